@@ -12,7 +12,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -131,6 +131,10 @@ class Guest:
             self._channel.shutdown(socket.SHUT_RDWR)
 
 
+Parts = tuple[subprocess.Popen[bytes], socket.socket, Path]
+"""What a guest is made of."""
+
+
 def launch(
     line_for: Callable[[int], list[str]],
     directory: Path,
@@ -142,6 +146,17 @@ def launch(
     the channel is then its standard input, so that the line is the same each time. Does not wait for the
     agent.
     """
+    return Guest(*start(line_for, directory, environment, where))
+
+
+def start(
+    line_for: Callable[[int], list[str]],
+    directory: Path,
+    environment: Mapping[str, str] | None = None,
+    where: Path | None = None,
+    more: Sequence[int] = (),
+) -> Parts:
+    """The same for another kind of guest. `more`: descriptors that the machine has besides."""
     ours, theirs = socket.socketpair()
     with theirs:
         process = subprocess.Popen(
@@ -152,7 +167,7 @@ def launch(
             stderr=subprocess.STDOUT,
             bufsize=0,
             env=environment,
-            pass_fds=[theirs.fileno()],
+            pass_fds=[theirs.fileno(), *more],
             start_new_session=True,  # Ctrl-C is for us; we kill the guest, with all its processes
         )
-    return Guest(process, ours, directory / CONSOLE_NAME)
+    return process, ours, directory / CONSOLE_NAME

@@ -88,11 +88,13 @@ class ToolBoot:
 
 class Accelerator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a machine executes instructions. `boot_timeout_s`: the deadline for the agent's greeting, on a host
-    that is not busy. `cpu`: the processor model, if the machine has several.
+    that is not busy. `cpu`: the processor model, if the machine has several. `saves`: whether guests go on
+    from the state of one that has booted.
     """
 
     boot_timeout_s: float
     cpu: str = ""
+    saves: bool = False
 
 
 class Tools(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 import shlex
 import shutil
@@ -11,13 +12,19 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from harness.errors import EnvironmentLacks
 from harness.guests import guest, kvm
 from harness.guests.guest import Guest
 from harness.guests.machine import Boot, Machine, MachineProfile, Requirement, ToolBoot, load_profile
+from harness.guests.saved import Bare, launch_bare
 from harness.guests.typed import run_typed
+from harness.host.files import file_hash
 
 _PREVIEWED_CHANNEL = 3
+_PORTS = ("data", "record")
+"""Where the disks of a guest go that gets them later."""
 _SETUP_BYTES = 64 * 512
 """The setup code of a bzImage is at most 64 sectors."""
 
@@ -65,6 +72,8 @@ class Qemu(Machine):
 
     def launch(self, boot: Boot) -> Guest:
         version()  # a clear error where QEMU is missing
+        if profile().accelerators[self.accel].saves and (one := bare(boot, self.accel)).works:
+            return launch_bare(one, boot.directory)
         return guest.launch(lambda fd: command(boot, self.accel, fd), boot.directory)
 
     def launch_tools(self, boot: ToolBoot) -> Guest:
@@ -98,8 +107,40 @@ def machine(accel: str) -> Machine:
     return Qemu(accel)
 
 
-def command(boot: Boot, accel: str, channel_fd: int | None) -> list[str]:
-    """The QEMU line, option beside value; `channel_fd` None: the guest talks to the terminal (shell)."""
+def bare(boot: Boot, accel: str) -> Bare:
+    """The guest as it is saved and loaded. All that its memory and its devices depend on is in the key."""
+    line = "\n".join(command(boot, accel, 0, _in_place_of_disks(0, None)))
+    for path in (boot.kernel_image, boot.initramfs, boot.disk_socket, boot.log):
+        line = line.replace(_value(path), "").replace(str(path), "")
+    known = [version(), line, file_hash(boot.kernel_image), file_hash(boot.initramfs)]
+    return Bare(
+        key=hashlib.sha256(msgspec.json.encode(known)).hexdigest()[:32],
+        line=lambda fd, monitor, state: command(boot, accel, fd, _in_place_of_disks(monitor, state)),
+        disks={
+            profile().data_device: {
+                "driver": "vhost-user-blk-pci",
+                "chardev": "disk",
+                "num-queues": 1,
+                "bus": _PORTS[0],
+            },
+            profile().log_device: {"driver": "virtio-blk-pci", "drive": "log", "bus": _PORTS[1]},
+        },
+    )
+
+
+def _in_place_of_disks(monitor: int, state: int | None) -> list[tuple[str, str]]:
+    """Ports for the disks, and how they are attached."""
+    ports = [("-device", f"pcie-root-port,id={id_},chassis={n},slot={n}") for n, id_ in enumerate(_PORTS, 1)]
+    asked = [("-chardev", f"socket,id=monitor,fd={monitor}"), ("-mon", "chardev=monitor,mode=control")]
+    return [*ports, *asked, *([] if state is None else [("-incoming", f"fd:{state}")])]
+
+
+def command(
+    boot: Boot, accel: str, channel_fd: int | None, without_disks: Sequence[tuple[str, str]] = ()
+) -> list[str]:
+    """The QEMU line, option beside value; `channel_fd` None: the guest talks to the terminal (shell).
+    `without_disks`: what a guest has that gets them later.
+    """
     memory = profile().memory_of(boot)
     words = []
     if boot.shell_mount:
@@ -120,14 +161,14 @@ def command(boot: Boot, accel: str, channel_fd: int | None) -> list[str]:
             *_kernel(boot.kernel_image, boot.initramfs, words),
             ("-serial", "mon:stdio" if boot.shell_mount else "stdio"),
             ("-chardev", f"socket,id=disk,path={_value(boot.disk_socket)}"),
-            ("-device", "vhost-user-blk-pci,chardev=disk,num-queues=1"),
+            *([] if without_disks else [("-device", "vhost-user-blk-pci,chardev=disk,num-queues=1")]),
             # Report a host error (disk full) to the guest; by default QEMU pauses for ever
             (
                 "-drive",
                 f"file={_value(boot.log)},format=raw,if=none,id=log,cache=unsafe,aio=threads,"
                 "werror=report,rerror=report",
             ),
-            ("-device", "virtio-blk-pci,drive=log"),
+            *(without_disks or [("-device", "virtio-blk-pci,drive=log")]),
         ],
         channel_fd,
     )

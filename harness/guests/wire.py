@@ -37,7 +37,7 @@ from harness.model import (
     RequestKind,
 )
 
-PROTOCOL_VERSION = 19
+PROTOCOL_VERSION = 20
 _CHUNK_BYTES = 1 << 20
 
 # The most that a message may hold; `vms/protocol/src/limits.rs` gives the reason for each.
@@ -301,6 +301,12 @@ class Fault(_Part):
 
 
 # --- host to agent ---------------------------------------------------------------------------
+
+
+class Wake(AgentRequest, tag="wake"):
+    device: str
+    seed: bytes
+    clock_s: U64
 
 
 class RecordStart(AgentRequest, tag="record_start"):

@@ -1,4 +1,4 @@
-"""The cache of what can be rebuilt: kernels, root images, which accelerator works.
+"""The cache of what can be rebuilt: kernels, root images, booted guests, which accelerator works.
 
 Who uses an entry holds a shared lock (flock(2)) on it until its process ends, however it ends; who deletes
 one takes it alone. So `powercut gc` takes nothing away from a run.
@@ -32,6 +32,7 @@ _PARTED = (
     "triage",
     "tools",
     "parts",
+    "guests",
 )
 """Folders of the cache whose entries are used each for itself."""
 

@@ -190,10 +190,24 @@ impl Agent {
         }
     }
 
+    /// Go on from a saved state, with a disk that was attached since.
+    fn wake(&self, device: &str, seed: &[u8], clock_s: u64) -> Result<AgentReply, Failure> {
+        boot::stir(seed)?;
+        set_clock(clock_s)?;
+        boot::look_for(device)?;
+        self.kernel_log.drain(); // what it said of that disk
+        Ok(AgentReply::Done {})
+    }
+
     /// Carry out a request. After a failure nothing is mounted and no target is left.
     pub fn answer(&mut self, request: AgentRequest) -> AgentReply {
         processes::reap_orphans();
         let answer = match request {
+            AgentRequest::Wake {
+                device,
+                seed,
+                clock_s,
+            } => self.wake(&device, &seed, clock_s),
             AgentRequest::RecordStart {
                 data,
                 log,
@@ -699,11 +713,7 @@ impl Agent {
         self.release();
         boot::forget_what_was_said_once();
         // Before the mount: recovery writes times into the super block.
-        let time = Timespec {
-            tv_sec: i64::try_from(clock_s).map_err(|_| failed("clock_settime")(Errno::INVAL))?,
-            tv_nsec: 0,
-        };
-        clock_settime(ClockId::Realtime, time).map_err(failed("clock_settime"))?;
+        set_clock(clock_s)?;
         files::wait_for_device(device)?;
         mounts::drop_cache(device).map_err(failed(format!("drop the cache of {device}")))?;
         let device = self.cut(device, mount)?;
@@ -955,6 +965,15 @@ fn put_file(path: &str, mode: u32, data: &[u8], append: bool) -> Result<AgentRep
     };
     put().map_err(|e| failed(format!("put {path}"))(errno_of(&e)))?;
     Ok(AgentReply::Done {})
+}
+
+/// Set the guest's clock to so many seconds since the epoch.
+fn set_clock(clock_s: u64) -> Result<(), Failure> {
+    let time = Timespec {
+        tv_sec: i64::try_from(clock_s).map_err(|_| failed("clock_settime")(Errno::INVAL))?,
+        tv_nsec: 0,
+    };
+    clock_settime(ClockId::Realtime, time).map_err(failed("clock_settime"))
 }
 
 fn seconds_from_now(seconds: u32) -> Instant {

@@ -4,7 +4,7 @@ use std::{
     fs::{self, File},
     io,
     num::NonZeroU64,
-    os::unix::fs::symlink,
+    os::{fd::AsRawFd, unix::fs::symlink},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -181,6 +181,57 @@ pub fn raise_loopback() {
 /// CONFIG_DETECT_HUNG_TASK has no such file and reports nothing.
 pub fn watch_for_hangs() {
     let _ = fs::write(HUNG_TASK, HUNG_TASK_S);
+}
+
+/// Looks at all PCI buses anew (Documentation/ABI/testing/sysfs-bus-pci); returns when drivers have what it found.
+const PCI_RESCAN: &str = "/sys/bus/pci/rescan";
+
+/// Find a device that the machine was given while the guest ran.
+///
+/// # Errors
+/// [`Failure::NoDevice`] if it is not there.
+pub fn look_for(device: &str) -> Result<(), Failure> {
+    fs::write(PCI_RESCAN, "1").map_err(|e| failed(format!("write {PCI_RESCAN}"))(errno_of(&e)))?;
+    files::wait_for_device(device)
+}
+
+/// Have the kernel draw random numbers from `seed` (random(4)).
+///
+/// # Errors
+/// Those of ioctl(2).
+pub fn stir(seed: &[u8]) -> Result<(), Failure> {
+    /// `struct rand_pool_info`, with room for `SEED_BYTES`.
+    #[repr(C)]
+    struct Pool {
+        entropy_bits: i32,
+        bytes: i32,
+        seed: [u8; SEED_BYTES],
+    }
+    const SEED_BYTES: usize = 32;
+    const RNDADDENTROPY: libc::Ioctl = 0x4008_5203;
+    const RNDRESEEDCRNG: libc::Ioctl = 0x5207;
+    let mut pool = Pool {
+        entropy_bits: 8 * SEED_BYTES as i32,
+        bytes: SEED_BYTES as i32,
+        seed: [0; SEED_BYTES],
+    };
+    let length = seed.len().min(SEED_BYTES);
+    pool.seed[..length].copy_from_slice(&seed[..length]);
+    let random = File::options()
+        .write(true)
+        .open("/dev/urandom")
+        .map_err(|e| failed("open /dev/urandom")(errno_of(&e)))?;
+    // SAFETY: the file is open, and the first call reads a structure of the form that it expects.
+    let done = unsafe {
+        libc::ioctl(random.as_raw_fd(), RNDADDENTROPY, &raw const pool) == 0
+            && libc::ioctl(random.as_raw_fd(), RNDRESEEDCRNG) == 0
+    };
+    if done {
+        return Ok(());
+    }
+    Err(failed("seed /dev/urandom")(errno_of(
+        &io::Error::last_os_error(),
+    )))
 }
 
 /// Where the kernel takes it that what it says once may be said again (lib/bug.c, kernel/panic.c).

@@ -19,7 +19,7 @@ pub use names::{
 };
 
 /// Raised whenever a message changes its meaning; both ends reject any other number.
-pub const PROTOCOL_VERSION: u32 = 19;
+pub const PROTOCOL_VERSION: u32 = 20;
 
 /// One step of a workload. Fields that a kind does not use are empty or zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,6 +94,16 @@ pub struct OutsideSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum AgentRequest {
+    /// The guest was saved before it had disks, and goes on in another process: find one that was attached since,
+    /// take random numbers of its own, and set the clock.
+    Wake {
+        device: String,
+        /// Bytes for the kernel's random numbers: guests that go on from one state begin with the same ones.
+        #[serde(with = "serde_bytes")]
+        seed: Vec<u8>,
+        /// Seconds since the epoch.
+        clock_s: u64,
+    },
     /// Stack dm-log-writes on `data`, logging to `log`, and mount it at the mount point. `whole`: note the calls of
     /// the program that is run, one at most, each with the bytes that it wrote (`vms/agent/src/whole.rs`).
     RecordStart {
@@ -128,9 +138,9 @@ pub enum AgentRequest {
         clock_s: u64,
         outside: OutsideSpec,
     },
-    /// Extent a program in the mount point of a file system that `Recover` left mounted.
+    /// Run a program in the mount point of a file system that `Recover` left mounted.
     RunProgram { argv: Vec<String>, deadline_s: u32 },
-    /// Extent a program beside the disk, whose parts are there as `mount` has them. Nothing is mounted, and no
+    /// Run a program beside the disk, whose parts are there as `mount` has them. Nothing is mounted, and no
     /// stack is started: the program does that itself where it has to.
     RunBeside {
         device: String,
@@ -165,7 +175,7 @@ pub enum AgentRequest {
         data: Vec<u8>,
         append: bool,
     },
-    /// Extent a program in an empty directory at the mount point, and answer with [`AgentReply::ProgramDone`], whose
+    /// Run a program in an empty directory at the mount point, and answer with [`AgentReply::ProgramDone`], whose
     /// output is what it did to the directory: `vms/agent/src/whole.rs` has the form.
     NoteCalls { argv: Vec<String>, deadline_s: u32 },
     /// Make one tree after the other at the mount point, and run a program on each. Bytes are those that `NoteCalls`

@@ -1,0 +1,93 @@
+"""Saved states of guests: which guest may load which, and how many are kept. See `vm/test_saved.py`, too."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from harness.errors import PowercutError
+from harness.guests import qemu, saved
+from harness.guests.machine import Boot
+from harness.guests.saved import Monitor
+
+
+@pytest.fixture
+def boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Boot:
+    monkeypatch.setattr(qemu, "version", lambda: "7.2")
+    for name in ("image", "initramfs"):
+        (tmp_path / name).write_bytes(name.encode())
+    return Boot(tmp_path / "image", tmp_path / "initramfs", tmp_path / "vhost", tmp_path / "log", tmp_path)
+
+
+@pytest.mark.parametrize("changed", ["image", "initramfs"])
+def test_a_guest_of_another_kernel_or_initramfs_loads_another_state(boot: Boot, changed: str) -> None:
+    before = qemu.bare(boot, "tcg").key
+    assert qemu.bare(boot, "tcg").key == before
+    (boot.directory / changed).write_bytes(b"another")
+    assert qemu.bare(boot, "tcg").key != before
+
+
+def test_a_guest_of_another_size_or_qemu_loads_another_state(
+    boot: Boot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = qemu.bare(boot, "tcg").key
+    larger = Boot(
+        boot.kernel_image, boot.initramfs, boot.disk_socket, boot.log, boot.directory, memory_mib=9999
+    )
+    assert qemu.bare(larger, "tcg").key != before
+    monkeypatch.setattr(qemu, "version", lambda: "8.0")
+    assert qemu.bare(boot, "tcg").key != before
+
+
+def test_states_that_were_not_loaded_for_the_longest_time_go_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saved, "KEPT_BYTES", 25)
+    for name, used in [("old", 1), ("older-and-used", 3), ("new", 2)]:
+        (tmp_path / name).write_bytes(bytes(10))
+        os.utime(tmp_path / name, (used, 1))
+    saved.trim(tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["new", "older-and-used"]
+
+
+def _answering(*answers: object, ends: bool = False) -> Monitor:
+    """A monitor whose QEMU greets, and then says this, a line each; and ends, or waits until it is closed."""
+    ours, theirs = socket.socketpair()
+
+    def speak() -> None:
+        with theirs:
+            lines = [{"QMP": {}}, {"return": {}}, *answers]
+            theirs.sendall(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+            while not ends and theirs.recv(1000):
+                pass
+
+    threading.Thread(target=speak, daemon=True).start()
+    return Monitor(ours)
+
+
+def test_events_are_no_answers_and_a_refusal_says_why() -> None:
+    monitor = _answering(
+        {"event": "STOP"}, {"return": {"status": "paused"}}, {"error": {"desc": "no such bus"}}
+    )
+    assert monitor.ask("query-status") == {"status": "paused"}
+    with pytest.raises(PowercutError, match="no such bus"):
+        monitor.ask("device_add")
+
+
+def test_a_qemu_that_ends_is_told() -> None:
+    with pytest.raises(PowercutError, match=r"ended|not answer"):
+        _answering(ends=True).ask("cont")
+
+
+def test_a_qemu_that_stays_in_one_state_is_not_waited_for_without_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(saved, "LOAD_S", 0.05)
+    monitor = _answering(*[{"return": {"status": "inmigrate"}}] * 100)
+    with pytest.raises(PowercutError, match="still at query-status: inmigrate"):
+        monitor.wait("query-status", ["inmigrate"])
