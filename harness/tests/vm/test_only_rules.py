@@ -166,6 +166,7 @@ NAMES_PROC = """
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -174,6 +175,7 @@ NAMES_PROC = """
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 static char name[64], other[64];
 static const char *in_proc(char *to, const char *how, int number) { sprintf(to, how, number); return to; }
@@ -211,6 +213,16 @@ int main(int count, char **words) {
         close(bound);
         return umount("/tmp/bound");
     }
+    if (!strncmp(how, "clone", 5)) {
+        unsigned long long flags = CLONE_UNTRACED | CLONE_VFORK, asked[8] = {flags, 0, 0, 0, SIGCHLD};
+        int ends[2], ended;
+        pipe(ends);
+        if (!fork()) { usleep(100000); _exit(write(ends[1], "x", 1) != 1); }
+        int child = strcmp(how, "clone3") ? syscall(SYS_clone, flags | SIGCHLD, 0, 0, 0, 0)
+                                          : syscall(SYS_clone3, asked, sizeof asked);
+        if (!child) { read(ends[0], name, 1); _exit(fsync(f)); }
+        return child < 0 || waitpid(child, &ended, 0) != child || ended;
+    }
     char *mapped = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, f, 0);
     if (!strcmp(how, "unlinked")) { unlink("f"); mapped[0] = 'x'; return msync(mapped, 4096, MS_SYNC); }
     int g = open("g", O_CREAT | O_RDWR, 0644);
@@ -245,6 +257,8 @@ _G = ["create g", "size g", "write f", "write g"]
         ("root", ["rename f g"], ""),
         ("socket", ["attributes ?"], "bind(s), which makes a socket"),
         ("bound", [], "a call on /tmp/bound/f by way of another mount or root"),
+        ("clone", [], "clone() with CLONE_UNTRACED"),
+        ("clone3", [], "clone3() with CLONE_UNTRACED"),
         ("unlinked", ["unlink ?", "write f", "fdatasync f 0 4096"], ""),
         ("two", [*_G, "fdatasync f 0 4096", "fdatasync g 4096 4096"], ""),
         ("not-written", _G, ""),
@@ -255,7 +269,7 @@ def test_a_call_is_noted_whatever_its_file_is_named_by(
 ) -> None:
     """Names in /proc were those of the tracer, whose own files they are: to open a file by one so that it is
     emptied was not noted, and what that lost passed. An msync(2) was one of the file that has the mapping's
-    path now, and of the first mapping alone.
+    path now, and of the first mapping alone. Of a child with CLONE_UNTRACED nothing was told: a false alarm.
     """
     place = write_program(tmp_path, "names", "true")
     (tmp_path / "names.c").write_text(NAMES_PROC)

@@ -72,7 +72,7 @@ const SYS_SETXATTRAT: c_long = 463;
 const SYS_REMOVEXATTRAT: c_long = 466;
 
 /// Calls that may change a file, beside those of `calls.rs`.
-pub const MORE_CHOSEN: [c_long; 18] = [
+pub const MORE_CHOSEN: [c_long; 20] = [
     libc::SYS_mmap,
     libc::SYS_munmap,
     libc::SYS_exit_group,
@@ -91,6 +91,8 @@ pub const MORE_CHOSEN: [c_long; 18] = [
     libc::SYS_mremap,
     libc::SYS_vmsplice,
     libc::SYS_io_setup,
+    libc::SYS_clone,
+    libc::SYS_clone3,
 ];
 
 /// A call that has begun.
@@ -1095,8 +1097,17 @@ fn other_of(call: &Call<'_>) -> Option<Pending> {
         SYS_SETXATTRAT | SYS_REMOVEXATTRAT => extended(a(0) as i32, 1),
         libc::SYS_io_uring_setup => Some(Pending::unseen("io_uring_setup()".to_owned())),
         libc::SYS_io_submit => Some(Pending::unseen(call.text()?)),
+        libc::SYS_clone => untraced_of("clone", a(0)),
+        libc::SYS_clone3 => untraced_of("clone3", call.pointed(0)?),
         _ => None,
     }
+}
+
+/// What makes a child that no tracer gets: whatever that one does, nobody sees it. With CLONE_VFORK, whoever made it
+/// waits for it.
+fn untraced_of(call: &str, flags: u64) -> Option<Pending> {
+    (flags as c_int & libc::CLONE_UNTRACED != 0)
+        .then(|| Pending::unseen(format!("{call}() with CLONE_UNTRACED")).waiting())
 }
 
 /// What sets or removes an extended attribute: a descriptor or a path, then the name, then its value and length.
@@ -1317,6 +1328,32 @@ pub mod tests {
         notes.know(inode, BYTES_MAX + 1, |_| {});
         assert!(notes.full);
         fs::remove_file(path).unwrap();
+    }
+
+    /// What it did was taken for nothing.
+    #[test]
+    fn a_child_that_is_not_traced_is_told() {
+        // SAFETY: any bytes are a value of it.
+        let mut registers: libc::user_regs_struct = unsafe { std::mem::zeroed() };
+        registers.cs = 0x33;
+        let traced = (libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD) as u64;
+        let untraced = traced | libc::CLONE_UNTRACED as u64;
+        for (number, name) in [(libc::SYS_clone, "clone"), (libc::SYS_clone3, "clone3")] {
+            assert!(MORE_CHOSEN.contains(&number));
+            registers.orig_rax = number as u64;
+            let mut told = |flags: &u64| {
+                registers.rdi = match name {
+                    "clone" => *flags,
+                    _ => std::ptr::from_ref(flags) as u64,
+                };
+                pending_of(&Call::own(&registers)).map(|seen| (seen.word, seen.text))
+            };
+            let text = format!("{name}() with CLONE_UNTRACED");
+            assert_eq!(
+                (told(&traced), told(&untraced)),
+                (None, Some(("unseen", text)))
+            );
+        }
     }
 
     /// Where a link from elsewhere leads counted for its removal, too.
