@@ -18,7 +18,7 @@ from harness.errors import EnvironmentLacks
 from harness.guests import guest, kvm
 from harness.guests.guest import Guest
 from harness.guests.machine import Boot, Machine, MachineProfile, Requirement, ToolBoot, load_profile
-from harness.guests.saved import Bare, launch_bare
+from harness.guests.saved import SAVED_MIB, Bare, BareGuest
 from harness.guests.typed import run_typed
 from harness.host.files import file_hash
 
@@ -72,8 +72,9 @@ class Qemu(Machine):
 
     def launch(self, boot: Boot) -> Guest:
         version()  # a clear error where QEMU is missing
-        if profile().accelerators[self.accel].saves and (one := bare(boot, self.accel)).works:
-            return launch_bare(one, boot.directory)
+        saves = profile().accelerators[self.accel].saves and profile().memory_of(boot) <= SAVED_MIB
+        if saves and (one := bare(boot, self.accel)).works:
+            return BareGuest(one, boot.directory)
         return guest.launch(lambda fd: command(boot, self.accel, fd), boot.directory)
 
     def launch_tools(self, boot: ToolBoot) -> Guest:
@@ -116,6 +117,7 @@ def bare(boot: Boot, accel: str) -> Bare:
     return Bare(
         key=hashlib.sha256(msgspec.json.encode(known)).hexdigest()[:32],
         line=lambda fd, monitor, state: command(boot, accel, fd, _in_place_of_disks(monitor, state)),
+        usual=lambda fd: command(boot, accel, fd),
         disks={
             profile().data_device: {
                 "driver": "vhost-user-blk-pci",

@@ -11,9 +11,10 @@ A state is of one kernel, one initramfs, one QEMU and its options: `Bare.key`.
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import hashlib
 import os
 import socket
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,13 +23,17 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from harness.errors import EnvironmentLacks, GuestLost, PowercutError
+from harness.errors import PowercutError
 from harness.guests import wire
-from harness.guests.guest import Guest, Parts, start
+from harness.guests.guest import Guest, start
 from harness.host.cache import cache_dir, note_use
+from harness.host.files import file_hash
+from harness.host.processes import crowding
 
 KEPT_BYTES = 1 << 30
 """What all states may take; those that were not loaded for the longest time go first."""
+SAVED_MIB = 768
+"""The memory of the largest guest that is saved: one of these leaves room for others."""
 LOAD_S = 60.0
 _LOOK_S = 0.005
 _SEED_BYTES = 32
@@ -36,19 +41,23 @@ _LINE_BYTES = 1 << 20  # of an answer of the monitor
 _HEADER_BYTES = 4
 _UNLIMITED = 1 << 40
 _NONE: Mapping[str, object] = {}
+_DIGITS = 32
+_UNNAMED = os.O_TMPFILE | os.O_RDWR  # tempfile adds O_EXCL, and such a file cannot be given a name
 _WITHOUT: set[str] = set()
-"""Keys of guests that did not find their disks: this process boots them with the disks."""
+"""Keys of guests that booted and were not given their disks: this process boots them with the disks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bare:
     """A guest without disks. `key`: equal for guests that may load one state. `line`: QEMU's line, from the
-    descriptors of the agent's channel, of the monitor, and of the state if one is loaded. `disks`: how the
-    guest calls each, in this order, and the arguments of device_add.
+    descriptors of the agent's channel, of the monitor, and of the state if one is loaded; `usual`: that of a
+    guest that has its disks from the beginning. `disks`: how the guest calls each, in this order, and the
+    arguments of device_add.
     """
 
     key: str
     line: Callable[[int, int, int | None], list[str]]
+    usual: Callable[[int], list[str]]
     disks: Mapping[str, Mapping[str, object]]
 
     @property
@@ -66,9 +75,11 @@ class Monitor:
         self._greeted = False
 
     def ask(self, command: str, arguments: Mapping[str, object] = _NONE, *descriptors: int) -> Any:
-        """What it returns. Raises PowercutError if it refuses, or says nothing for a minute."""
+        """What it returns. Raises PowercutError if it refuses, or says nothing for a minute, longer on a busy
+        host.
+        """
         try:
-            self._channel.settimeout(LOAD_S)
+            self._channel.settimeout(LOAD_S * crowding())
             if not self._greeted:
                 self._answers.readline(_LINE_BYTES)
                 self._greeted = True
@@ -87,7 +98,7 @@ class Monitor:
 
     def wait(self, command: str, while_it_is: Sequence[str]) -> str:
         """Ask until its status is another one: that."""
-        end = time.monotonic() + LOAD_S
+        end = time.monotonic() + LOAD_S * crowding()
         while (status := self.ask(command).get("status", "")) in while_it_is:
             if time.monotonic() > end:
                 raise PowercutError(f"QEMU is still at {command}: {status}")
@@ -100,108 +111,145 @@ class Monitor:
 
 
 class BareGuest(Guest):
-    """A guest that is given its disks once it is up."""
+    """A guest that is given its disks once it is up: from a saved state if there is one, else one that boots,
+    and is saved. Where either goes wrong, it boots once more, with its disks; only that failure is told.
+    """
 
-    def __init__(self, parts: Parts, bare: Bare, monitor: Monitor) -> None:
+    def __init__(self, bare: Bare, directory: Path) -> None:
+        self._bare, self._directory = bare, directory
+        self._is_ended = self.is_loaded = False
+        self._begin(_state_of(bare.key))
+
+    def _begin(self, state: Path | None) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs, contextlib.ExitStack() as opened:
+            file = None if state is None else opened.enter_context(state.open("rb"))
+            load = None if file is None else file.fileno()
+            if file is not None:
+                self.hello = _hello(file)
+            more = [theirs.fileno(), *([] if load is None else [load])]
+            parts = start(lambda fd: self._bare.line(fd, theirs.fileno(), load), self._directory, more=more)
+        hello = self.hello if state else None
         super().__init__(*parts)
-        self._bare, self._monitor = bare, monitor
-        self.is_loaded = False
+        self.hello = hello or self.hello
+        self._state, self._monitor = state, Monitor(ours)
 
-    def load(self, state: BinaryIO) -> None:
-        """Wait until it has its state. Raises PowercutError if it cannot be loaded."""
-        self.hello = _hello(state)
+    def wait_until_up(self, timeout_s: float) -> None:
+        if self._state is not None:
+            with contextlib.suppress(PowercutError):
+                self._load()
+                self._attach(timeout_s)
+                self.is_loaded = True
+                return
+            self._again(lambda: self._begin(None))
+        super().wait_until_up(timeout_s)
+        with contextlib.suppress(PowercutError, OSError):
+            self._save()
+        try:
+            self._attach(timeout_s)
+        except PowercutError:
+            _WITHOUT.add(self._bare.key)
+            self._again(lambda: super(BareGuest, self).__init__(*start(self._bare.usual, self._directory)))
+            super().wait_until_up(timeout_s)
+
+    def _again(self, begin: Callable[[], None]) -> None:
+        """Begin anew, and forget the state. Raises GuestLost if somebody has ended this guest."""
+        if self._is_ended:
+            raise self._lost("it was ended")
+        for state in _states_of(self._bare.key):
+            state.unlink(missing_ok=True)
+        super().end()
+        self._reap()
+        begin()
+
+    def _load(self) -> None:
         status = self._monitor.wait("query-status", ["inmigrate"])
         if status != "paused":
             raise PowercutError(f"QEMU loaded a state, and is {status}")
-        self.is_loaded = True
 
-    def wait_until_up(self, timeout_s: float) -> None:
-        """As for any guest. One that boots is saved first; no reason why it cannot be is an error."""
-        if not self.is_loaded:
-            super().wait_until_up(timeout_s)
-            with contextlib.suppress(PowercutError, OSError):
-                self._save()
-        try:
-            for device, arguments in self._bare.disks.items():
-                self._monitor.ask("device_add", arguments)
-                self._monitor.ask("cont")
-                wake = wire.Wake(device, os.urandom(_SEED_BYTES), int(time.time()))
-                self.request(wake, wire.Done, timeout_s)
-        except PowercutError as e:
-            _WITHOUT.add(self._bare.key)
-            if isinstance(e, GuestLost):
-                raise
-            raise self._lost(f"it was not given its disks: {e.what}") from e
+    def _attach(self, timeout_s: float) -> None:
+        for device, arguments in self._bare.disks.items():
+            self._monitor.ask("device_add", arguments)
+            self._monitor.ask("cont")
+            wake = wire.Wake(device, os.urandom(_SEED_BYTES), int(time.time()))
+            self.request(wake, wire.Done, timeout_s)
 
     def _save(self) -> None:
+        """Raises PowercutError or OSError where it cannot be saved."""
+        folder = cache_dir("guests")
+        lock = folder / f"{self._bare.key}.lock"
+        with lock.open("wb") as alone, os.fdopen(os.open(folder, _UNNAMED, 0o600), "w+b") as file:
+            fcntl.flock(alone, fcntl.LOCK_EX | fcntl.LOCK_NB)  # else a worker saves it already
+            try:
+                if not self.hello.module_errors and not _states_of(self._bare.key):
+                    self._save_to(file, folder)
+            finally:
+                lock.unlink(missing_ok=True)
+
+    def _save_to(self, file: BinaryIO, folder: Path) -> None:
+        """`file`: without a name, so that a process that is killed leaves nothing behind."""
+        hello = msgspec.msgpack.encode(self.hello)
+        file.write(len(hello).to_bytes(_HEADER_BYTES, "little") + hello)
+        file.flush()
         self._monitor.ask("stop")
-        kept = _path(self._bare.key)
-        with tempfile.NamedTemporaryFile(dir=kept.parent, prefix="saving-") as file:
-            hello = msgspec.msgpack.encode(self.hello)
-            file.write(len(hello).to_bytes(_HEADER_BYTES, "little") + hello)
-            file.flush()
-            self._monitor.ask("getfd", {"fdname": "state"}, file.fileno())
-            self._monitor.ask("migrate-set-parameters", {"max-bandwidth": _UNLIMITED})
-            self._monitor.ask("migrate", {"uri": "fd:state"})
-            status = self._monitor.wait("query-migrate", ["setup", "active", "device", "pre-switchover", ""])
-            if status == "completed":
-                os.fsync(file.fileno())  # the name may not survive a power cut without the bytes
-                os.link(file.name, kept)
-        trim(kept.parent)
+        self._monitor.ask("getfd", {"fdname": "state"}, file.fileno())
+        self._monitor.ask("migrate-set-parameters", {"max-bandwidth": _UNLIMITED})
+        self._monitor.ask("migrate", {"uri": "fd:state"})
+        status = self._monitor.wait("query-migrate", ["setup", "active", "device", "pre-switchover", ""])
+        if status != "completed":
+            raise PowercutError(f"QEMU saved a state, and says {status}")
+        os.fsync(file.fileno())  # the name may not survive a power cut without the bytes
+        trim(folder, KEPT_BYTES - os.fstat(file.fileno()).st_size)
+        unnamed = Path(f"/proc/self/fd/{file.fileno()}")
+        name = folder / f"{self._bare.key}.{_digest(unnamed)}"
+        os.link(unnamed, name, src_dir_fd=file.fileno())  # without src_dir_fd, Python follows no link
+
+    def end(self) -> None:
+        self._is_ended = True
+        super().end()
 
     def kill(self) -> None:
         super().kill()
         self._monitor.close()
 
-
-def launch_bare(bare: Bare, directory: Path) -> Guest:
-    """Start a guest from a saved state if there is one, else one that boots: see `guest.launch`."""
-    with contextlib.suppress(OSError, EnvironmentLacks), _path(bare.key).open("rb") as state:
-        guest = _start(bare, directory, state)
-        try:
-            guest.load(state)
-        except BaseException as e:
-            guest.kill()
-            if not isinstance(e, PowercutError | msgspec.MsgspecError):
-                raise
-            _path(bare.key).unlink(missing_ok=True)
-        else:
-            note_use(_path(bare.key))
-            return guest
-    return _start(bare, directory, None)
+    def _reap(self) -> None:
+        self.process.wait()
+        self._console.join()
+        self._channel.close()
+        self._monitor.close()
 
 
-def _start(bare: Bare, directory: Path, state: BinaryIO | None) -> BareGuest:
-    ours, theirs = socket.socketpair()
-    with theirs:
-        load = None if state is None else _after_hello(state)
-        more = [theirs.fileno(), *([] if load is None else [load])]
-        parts = start(lambda fd: bare.line(fd, theirs.fileno(), load), directory, more=more)
-    return BareGuest(parts, bare, Monitor(ours))
+def _states_of(key: str) -> list[Path]:
+    return [path for path in cache_dir("guests").glob(f"{key}.*") if path.suffix != ".lock"]
+
+
+def _state_of(key: str) -> Path | None:
+    """A state that can be loaded. One whose bytes are no longer those that were saved is deleted."""
+    with contextlib.suppress(OSError, PowercutError):
+        for path in _states_of(key):
+            if file_hash(path)[:_DIGITS] == path.suffix[1:]:
+                note_use(path)
+                return path
+            path.unlink(missing_ok=True)
+    return None
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:_DIGITS]
 
 
 def _hello(state: BinaryIO) -> wire.Hello:
-    """The greeting of the guest that was saved."""
-    length = int.from_bytes(os.pread(state.fileno(), _HEADER_BYTES, 0), "little")
-    return msgspec.msgpack.decode(os.pread(state.fileno(), length, _HEADER_BYTES), type=wire.Hello)
+    """The greeting of the guest that was saved. What QEMU reads is behind it."""
+    length = int.from_bytes(os.read(state.fileno(), _HEADER_BYTES), "little")
+    return msgspec.msgpack.decode(os.read(state.fileno(), length), type=wire.Hello)
 
 
-def _after_hello(state: BinaryIO) -> int:
-    """The descriptor, at the first byte that QEMU reads."""
-    length = int.from_bytes(os.pread(state.fileno(), _HEADER_BYTES, 0), "little")
-    os.lseek(state.fileno(), _HEADER_BYTES + length, os.SEEK_SET)
-    return state.fileno()
-
-
-def _path(key: str) -> Path:
-    return cache_dir("guests") / key
-
-
-def trim(folder: Path) -> None:
-    """Delete what is beyond KEPT_BYTES. A guest that loads one now has it open."""
-    kept = [(max(s.st_atime, s.st_mtime), s.st_size, p) for p in folder.iterdir() if (s := p.stat())]
-    left = KEPT_BYTES
-    for _, size, path in sorted(kept, reverse=True):
-        left -= size
-        if left < 0:
+def trim(folder: Path, left: int) -> None:
+    """Delete states that were not loaded for the longest time, until the others take at most `left` bytes."""
+    states = [(max(s.st_atime, s.st_mtime), s.st_size, p) for p in folder.iterdir() if (s := p.stat())]
+    for _, size, path in sorted(states, reverse=True):
+        if size > left:
             path.unlink(missing_ok=True)
+        else:
+            left -= size

@@ -1,7 +1,8 @@
 """The cache of what can be rebuilt: kernels, root images, booted guests, which accelerator works.
 
 Who uses an entry holds a shared lock (flock(2)) on it until its process ends, however it ends; who deletes
-one takes it alone. So `powercut gc` takes nothing away from a run.
+one takes it alone. So `powercut gc` takes nothing away from a run. (The state of a guest is open while it is
+loaded, which is enough.)
 """
 
 from __future__ import annotations

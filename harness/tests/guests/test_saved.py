@@ -44,14 +44,12 @@ def test_a_guest_of_another_size_or_qemu_loads_another_state(
     assert qemu.bare(boot, "tcg").key != before
 
 
-def test_states_that_were_not_loaded_for_the_longest_time_go_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(saved, "KEPT_BYTES", 25)
+def test_states_that_were_not_loaded_for_the_longest_time_go_first(tmp_path: Path) -> None:
     for name, used in [("old", 1), ("older-and-used", 3), ("new", 2)]:
         (tmp_path / name).write_bytes(bytes(10))
         os.utime(tmp_path / name, (used, 1))
-    saved.trim(tmp_path)
+    (tmp_path / "larger than all").write_bytes(bytes(100))
+    saved.trim(tmp_path, 25)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["new", "older-and-used"]
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from harness.cases.crash_and_continue import record
 from harness.cases.recording import make_base
+from harness.errors import PowercutError
 from harness.filesystems.profiles import profiles
 from harness.guests import saved
 from harness.guests.guest_specs import spec_of
@@ -83,4 +84,23 @@ def test_a_guest_that_loads_a_state_records_and_recovers_as_one_that_boots(
     is_loaded, said = recorder.inode("finds-half-a-state")
     assert not is_loaded
     assert "Size: 4096" in said
+    (state,) = (tmp_path / "cache" / "guests").iterdir()
     assert state.stat().st_size > size // 2, "it is saved again"
+
+
+def test_a_guest_that_is_not_given_its_disks_boots_with_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each worker's first case was undecided, and three of them ended the run."""
+    recorder = Recorder(tmp_path)
+    monkeypatch.setenv("POWERCUT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(saved, "_WITHOUT", set())
+    monkeypatch.setattr(BareGuest, "_attach", _refused)
+    is_loaded, said = recorder.inode("with-its-disks")
+    assert not is_loaded
+    assert "Size: 4096" in said
+    assert list((tmp_path / "cache" / "guests").iterdir()) == [], "others would meet it"
+
+
+def _refused(self: BareGuest, timeout_s: float) -> None:
+    raise PowercutError("QEMU refuses device_add")

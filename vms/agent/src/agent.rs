@@ -192,6 +192,10 @@ impl Agent {
 
     /// Go on from a saved state, with a disk that was attached since.
     fn wake(&self, device: &str, seed: &[u8], clock_s: u64) -> Result<AgentReply, Failure> {
+        if boot::has_complained() {
+            return Err(failed("the kernel complained while it booted")(Errno::IO));
+            // each guest would inherit it
+        }
         boot::stir(seed)?;
         set_clock(clock_s)?;
         boot::look_for(device)?;

@@ -222,16 +222,27 @@ pub fn stir(seed: &[u8]) -> Result<(), Failure> {
         .open("/dev/urandom")
         .map_err(|e| failed("open /dev/urandom")(errno_of(&e)))?;
     // SAFETY: the file is open, and the first call reads a structure of the form that it expects.
-    let done = unsafe {
-        libc::ioctl(random.as_raw_fd(), RNDADDENTROPY, &raw const pool) == 0
-            && libc::ioctl(random.as_raw_fd(), RNDRESEEDCRNG) == 0
+    let added = unsafe {
+        let added = libc::ioctl(random.as_raw_fd(), RNDADDENTROPY, &raw const pool) == 0;
+        libc::ioctl(random.as_raw_fd(), RNDRESEEDCRNG); // Linux 4.17; before that it takes them by itself
+        added
     };
-    if done {
+    if added {
         return Ok(());
     }
     Err(failed("seed /dev/urandom")(errno_of(
         &io::Error::last_os_error(),
     )))
+}
+
+/// Bits of /proc/sys/kernel/tainted: the kernel has died, warned, or locked up
+/// (Documentation/admin-guide/tainted-kernels.rst).
+const COMPLAINED: u64 = 1 << 7 | 1 << 9 | 1 << 14;
+
+/// Whether the kernel has complained since it booted; not if that is not known.
+pub fn has_complained() -> bool {
+    let told = fs::read_to_string("/proc/sys/kernel/tainted").unwrap_or_default();
+    told.trim().parse::<u64>().unwrap_or_default() & COMPLAINED != 0
 }
 
 /// Where the kernel takes it that what it says once may be said again (lib/bug.c, kernel/panic.c).
