@@ -155,7 +155,7 @@ def test_a_group_leads_to_its_finding_and_that_to_its_own_link(chromium: Browser
     chromium.open(page)
     chromium.run("document.querySelectorAll('details').forEach((d) => { d.open = false; })")
     target = chromium.run(
-        "const link = document.querySelector('.alike h4 a'); link.click(); return link.hash.slice(1);"
+        "const link = document.querySelector('.similar h3 a'); link.click(); return link.hash.slice(1);"
     )
     card = f"document.getElementById('{target}')"
     assert chromium.run(f"return {card}.open && {card}.getClientRects().length > 0")
@@ -247,7 +247,7 @@ def test_on_paper_a_case_is_a_line_unless_all_were_opened(chromium: Browser, pag
     chromium.cdp("Emulation.setEmulatedMedia", media="print")
     chromium.run("dispatchEvent(new Event('beforeprint'))")
     assert chromium.run(shown) == 0
-    assert chromium.run("return document.querySelector('.alike').offsetHeight") > 0
+    assert chromium.run("return document.querySelector('.similar').offsetHeight") > 0
     chromium.run("document.querySelector('.titled button').click()")
     assert chromium.run(shown) > 0
     folded = "return document.querySelectorAll('.case details.finding:not([open])').length"
