@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import os
 import socket
 import time
@@ -118,7 +117,10 @@ class BareGuest(Guest):
     def __init__(self, bare: Bare, directory: Path) -> None:
         self._bare, self._directory = bare, directory
         self._is_ended = self.is_loaded = False
-        self._begin(_state_of(bare.key))
+        try:
+            self._begin(_state_of(bare.key))
+        except FileNotFoundError:  # another process has just deleted the state
+            self._begin(None)
 
     def _begin(self, state: Path | None) -> None:
         ours, theirs = socket.socketpair()
@@ -158,8 +160,8 @@ class BareGuest(Guest):
             raise self._lost("it was ended")
         for state in _states_of(self._bare.key):
             state.unlink(missing_ok=True)
-        super().end()
-        self._reap()
+        self.kill()
+        self._is_ended = False
         begin()
 
     def _load(self) -> None:
@@ -201,7 +203,7 @@ class BareGuest(Guest):
         os.fsync(file.fileno())  # the name may not survive a power cut without the bytes
         trim(folder, KEPT_BYTES - os.fstat(file.fileno()).st_size)
         unnamed = Path(f"/proc/self/fd/{file.fileno()}")
-        name = folder / f"{self._bare.key}.{_digest(unnamed)}"
+        name = folder / f"{self._bare.key}.{file_hash(unnamed)[:_DIGITS]}"
         os.link(unnamed, name, src_dir_fd=file.fileno())  # without src_dir_fd, Python follows no link
 
     def end(self) -> None:
@@ -210,12 +212,6 @@ class BareGuest(Guest):
 
     def kill(self) -> None:
         super().kill()
-        self._monitor.close()
-
-    def _reap(self) -> None:
-        self.process.wait()
-        self._console.join()
-        self._channel.close()
         self._monitor.close()
 
 
@@ -232,11 +228,6 @@ def _state_of(key: str) -> Path | None:
                 return path
             path.unlink(missing_ok=True)
     return None
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:_DIGITS]
 
 
 def _hello(state: BinaryIO) -> wire.Hello:

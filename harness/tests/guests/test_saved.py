@@ -53,6 +53,23 @@ def test_states_that_were_not_loaded_for_the_longest_time_go_first(tmp_path: Pat
     assert sorted(p.name for p in tmp_path.iterdir()) == ["new", "older-and-used"]
 
 
+def test_a_state_that_is_deleted_before_it_is_opened_costs_a_boot_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker deletes states while another begins."""
+    begun: list[Path | None] = []
+
+    def begin(_: saved.BareGuest, state: Path | None) -> None:
+        begun.append(state)
+        if state:
+            state.open("rb").close()
+
+    monkeypatch.setattr(saved, "_state_of", lambda _: tmp_path / "gone")
+    monkeypatch.setattr(saved.BareGuest, "_begin", begin)
+    saved.BareGuest(saved.Bare("key", lambda *_: [], lambda _: [], {}), tmp_path)
+    assert begun == [tmp_path / "gone", None]
+
+
 def _answering(*answers: object, ends: bool = False) -> Monitor:
     """A monitor whose QEMU greets, and then says this, a line each; and ends, or waits until it is closed."""
     ours, theirs = socket.socketpair()
