@@ -389,14 +389,27 @@ def _cell(row: Row, named: Sequence[str], known: Sequence[Known]) -> str:
     return said.replace("|", "\\|")
 
 
+def _not_judged(found: Iterable[Row]) -> Iterator[str]:
+    """One item for all cells with one reason, but for numbers and the program's name."""
+    known = known_losses()
+    alike: dict[str, list[Row]] = {}
+    for row in found:
+        kind = row.why_not.partition("failed while")[2] or row.why_not  # the operation names the program
+        alike.setdefault(without_numbers(" ".join(kind.split())), []).append(row)
+    for rows in alike.values():
+        first = rows[0]
+        of: dict[tuple[str, ...], list[str]] = {}
+        for mode in dict.fromkeys(row.mode for row in rows):
+            of.setdefault(tuple(row.program for row in rows if row.mode == mode), []).append(f"`{mode}`")
+        where = "; ".join(f"{', '.join(programs)} in {', '.join(of[programs])}" for programs in of)
+        why = [first.why_not, *(one.reason for one in known if one.names(first, first.why_not))]
+        yield _item("-", f"not judged: {where}: {'. '.join(why)}")
+
+
 def _missing(
     found: Sequence[Row], wanted: Sequence[tuple[str, str]], lacking: Iterable[str]
 ) -> Iterator[str]:
-    for row in found:
-        if not row.trees:
-            known = [one.reason for one in known_losses() if one.names(row, row.why_not)]
-            why = ". ".join([row.why_not, *known])
-            yield _item("-", f"`{row.mode}`, {row.program}, not judged: {why}")
+    yield from _not_judged([row for row in found if not row.trees])
     done = {(row.mode, row.program) for row in found}
     missing = [cell for cell in wanted if cell not in done]
     modes_of: dict[tuple[str, ...], list[str]] = {}

@@ -110,6 +110,16 @@ def test_a_page_has_each_cell_and_says_which_are_missing() -> None:
     assert "this kernel lacks `ntfs/default`" in page
 
 
+def test_cells_with_one_reason_are_one_item() -> None:
+    whys = ("no space after 17 blocks", "no space after 4 blocks", "no time")
+    rows = [
+        msgspec.structs.replace(row(mode=f"ext{n}/x", why_not=why), trees=0) for n, why in enumerate(whys)
+    ]
+    page = page_of(rows, [(r.mode, r.program) for r in rows], [])
+    assert "in `ext0/x`, `ext1/x`: no space after 17 blocks" in page
+    assert page.count("not judged: ") == 2
+
+
 # --- when calls were made ---------------------------------------------------------------------
 
 
