@@ -317,7 +317,8 @@ Rows were kept as they came, and this page was made of them on {when}.
 {not_judged} not judged. {contents:,} contents of disks were recovered, {trees:,} trees held against the
 calls, {refused:,} refused.**
 
-- *contents*: disks that differ and were recovered, {most} of a cell at most; *all*: of all legal states.
+- *contents*: disks that differ and were recovered, {most} of a cell at most, spread over its crash times;
+  *all*: of all legal states.
 - *trees*: what came back, told apart by the calls that had been made as well.
 - *strictly*: of these, how many are refused if every call counts as durable at once. It is a control: where
   it is 0, the cell could have shown little.

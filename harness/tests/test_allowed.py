@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -14,7 +15,7 @@ from harness.rules.calls import STORE
 from harness.tests import allowed
 from harness.tests.allowed import FIRST, Known, Refused, Row, cells, known_losses, page_of, told
 from harness.tests.rules.programs import Calls
-from harness.tests.vm.came_back import NO_MOUNT, Back, NotMounted, call_times, made_before
+from harness.tests.vm.came_back import NO_MOUNT, Back, NotMounted, call_times, made_before, spread
 from harness.writelog.calls import ProgramCall, ProgramCalls
 
 
@@ -118,6 +119,15 @@ def test_cells_with_one_reason_are_one_item() -> None:
     page = page_of(rows, [(r.mode, r.program) for r in rows], [])
     assert "in `ext0/x`, `ext1/x`: no space after 17 blocks" in page
     assert page.count("not judged: ") == 2
+
+
+def test_the_first_of_any_number_of_times_are_spread_over_all() -> None:
+    for length in range(40):
+        order = spread(range(length))
+        assert sorted(order) == list(range(length))
+        for count in range(1, length + 1):
+            cuts = sorted(order[:count])
+            assert max(b - a for a, b in pairwise([*cuts, length])) <= 4 * length // count
 
 
 # --- when calls were made ---------------------------------------------------------------------

@@ -17,6 +17,7 @@ import tarfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 from harness.cases.first_mount import finish_base
 from harness.cases.recording import UNTOUCHED, Recording, by_times, make_base, recording_of, take
@@ -47,6 +48,7 @@ _AT_ONCE = 200
 """States that are asked about together."""
 
 Files = frozenset[Left]
+T = TypeVar("T")
 NO_MOUNT = "it does not mount"
 _LINES = 8
 """Lines of the kernel, the first ones, that say why it did not mount: the last only says that it did not."""
@@ -123,8 +125,9 @@ class Recorded:
     every: bool = False
 
     def come_back(self, most: int) -> Iterator[Back]:
-        """The states of a recording, up to so many contents; the end comes first. Each content is recovered
-        once; it comes back for each number of calls that may have been made.
+        """The states of a recording, until there would be more contents than that; the end comes first, and
+        the others are spread over the recording. Each content is recovered once; it comes back for each
+        number of calls that may have been made.
         """
         known: dict[str, Files | NotMounted] = {}
         done: set[tuple[Files | NotMounted, int, int]] = set()
@@ -136,7 +139,7 @@ class Recorded:
             returned, begun = made_at(self.legal.event(state))
             if content not in known and len(known) >= most:
                 left_out = True
-                continue
+                break
             if content not in known:
                 known[content] = recovering.files(state)
             if (seen := (known[content], returned, begun)) not in done:
@@ -153,7 +156,7 @@ class Recorded:
     def _contents(self) -> Iterator[tuple[CrashState, str]]:
         """The states, each with what tells its contents from others."""
         legal = self.legal
-        states = itertools.chain([self.recording.end], legal.cuts(), _states(legal))
+        states = itertools.chain([self.recording.end], spread(legal.cuts()), _states(legal))
         while some := list(itertools.islice(states, _AT_ONCE)):
             self.session.show(self.recording.target)
             asked = [self.recording.on_disk(state) for state in some]
@@ -271,11 +274,18 @@ def lists_all(legal: LegalStates) -> bool:
     return not legal.ambiguous and all(len(t.choices.volatile) <= _EVERY for t in legal.crash_times)
 
 
+def spread(times: Sequence[T]) -> list[T]:
+    """In an order of which the first of any number are spread over all: the numbers' bits are reversed."""
+    width = len(times).bit_length()
+    return [times[n] for n in sorted(range(len(times)), key=lambda n: f"{n:0{width}b}"[::-1])]
+
+
 def _states(legal: LegalStates) -> Iterator[CrashState]:
     """Of each crash time, in turn, every state where few blocks may be lost; else those that lose or keep all
     but one at most, and some that are drawn.
     """
-    for states in itertools.zip_longest(*(_states_at(legal, crash_time) for crash_time in legal.crash_times)):
+    of_each = [_states_at(legal, crash_time) for crash_time in spread(legal.crash_times)]
+    for states in itertools.zip_longest(*of_each):
         yield from dict.fromkeys(state for state in states if state is not None)
 
 
