@@ -12,8 +12,9 @@ import itertools
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from harness.cases.attempts import NotAskedFor
 from harness.cases.examine import Examiner, Group, JudgedGroup, judge_group
@@ -24,6 +25,8 @@ from harness.model import CrashState, FaultKind, Outcome, Verdict
 from harness.oracles.honesty import NOT_ASKED, UNDECIDED, seen
 from harness.plan import Budget
 from harness.store.records import DiskCell, FaultyDiskResult
+
+_One = TypeVar("_One")
 
 PER_CELL = 4
 """Faults of one kind at one kind of block that are tried without a budget."""
@@ -45,9 +48,9 @@ class FaultInjection:
 def lined_up(
     recoveries: Iterable[RequestsSeen], kinds: Collection[FaultKind]
 ) -> tuple[list[FaultInjection], int]:
-    """All injections, in the order in which they have their turn: kinds of faults and blocks in turn, so that
-    each of them is seen early, and faults that were not tried at any other state first. Also how many of them
-    a run without a budget takes.
+    """All injections, in the order in which they have their turn: kinds of faults in turn, and of each its
+    kinds of blocks, so that every kind is seen early, whatever the budget; and faults that were not tried at
+    any other state first. Also how many of them a run without a budget takes.
     """
     new: dict[tuple[str, str], list[FaultInjection]] = defaultdict(list)
     known: dict[tuple[str, str], list[FaultInjection]] = defaultdict(list)
@@ -60,11 +63,21 @@ def lined_up(
                 faults.add(target.fault)
     first = {cell: injections[:PER_CELL] for cell, injections in new.items()}
     rest = {cell: injections[PER_CELL:] for cell, injections in new.items()}
-    begun = [*_in_turn(first.values())]
-    return [*begun, *_in_turn(rest.values()), *_in_turn(known.values())], len(begun)
+    begun = [*_in_turn(first)]
+    return [*begun, *_in_turn(rest), *_in_turn(known)], len(begun)
 
 
-def _in_turn(lines: Iterable[Sequence[FaultInjection]]) -> Iterator[FaultInjection]:
+def _in_turn(cells: Mapping[tuple[str, str], Sequence[FaultInjection]]) -> Iterator[FaultInjection]:
+    """One of each cell, then another. A mount reads blocks of many kinds before it writes the first one, so
+    cells follow one another as their faults do in turn: a short time would go to reads alone.
+    """
+    faults: dict[str, list[Sequence[FaultInjection]]] = defaultdict(list)
+    for (fault, _), injections in cells.items():
+        faults[fault].append(injections)
+    return _one_of_each(_one_of_each(faults.values()))
+
+
+def _one_of_each(lines: Iterable[Sequence[_One]]) -> Iterator[_One]:
     return (one for turn in itertools.zip_longest(*lines) for one in turn if one is not None)
 
 

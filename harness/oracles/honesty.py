@@ -81,7 +81,7 @@ def honesty(case: Case) -> Iterator[Violation | Undecided]:
     injected_fault, undisturbed = case.injected_fault, case.undisturbed
     if injected_fault is None or undisturbed is None:
         return
-    if why := _why_undecided(undisturbed, case.outcome):
+    if why := _why_undecided(undisturbed, case.outcome, case.contract.fsck_clean):
         yield Undecided(why)
         return
     what, said = seen(undisturbed, case.outcome)
@@ -101,8 +101,10 @@ def _is_promised(injected_fault: InjectedFault) -> bool:
     return injected_fault.fault.kind in (FaultKind.EIO_READ, FaultKind.EIO_WRITE, FaultKind.EIO_FLUSH)
 
 
-def _why_undecided(undisturbed: Outcome, outcome: Outcome) -> str:
-    """Why nothing can be said; empty if something can."""
+def _why_undecided(undisturbed: Outcome, outcome: Outcome, needs_fsck: bool) -> str:
+    """Why nothing can be said; empty if something can. Where a mode promises nothing of fsck, or there is
+    none, as for NILFS2, mounts and trees say enough.
+    """
     for mounted in filter(None, (outcome, outcome.after_fault)):
         if could_not_try(mounted.mount_errno):
             return f"mount could not be tried: errno {mounted.mount_errno}"
@@ -110,6 +112,8 @@ def _why_undecided(undisturbed: Outcome, outcome: Outcome) -> str:
         return ""
     if outcome.after_fault is None:
         return "nobody saw what is left without the fault"
+    if not needs_fsck:
+        return ""
     both = (undisturbed.fsck, outcome.after_fault.fsck)
     failed = next((f for f in both if f and f.classified is FsckClass.FAILED), None)
     return f"fsck failed: {failed.output[-200:]}" if failed else ""
@@ -133,8 +137,10 @@ def _complaints(log: Sequence[str]) -> Iterator[str]:
 
 
 def _fsck_differs(then: FsckResult | None, now: FsckResult | None) -> str:
-    """What fsck says that it does not say without the fault; that it says less is no harm."""
-    if then is None or now is None or now.classified in (then.classified, FsckClass.CLEAN):
+    """What fsck says that it does not say without the fault; that it says less, or nothing, is no harm."""
+    if then is None or now is None or FsckClass.FAILED in (then.classified, now.classified):
+        return ""
+    if now.classified in (then.classified, FsckClass.CLEAN):
         return ""
     return f"fsck says {now.classified.value} ({now.complaint or f'exit code {now.exit_code}'})"
 

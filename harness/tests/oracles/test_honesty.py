@@ -23,6 +23,7 @@ from harness.model import (
 )
 from harness.oracles import ORACLES, Judge
 from harness.oracles.case import InjectedFault
+from harness.oracles.contract import Contract
 from harness.oracles.honesty import Seen, seen
 from harness.tests.oracles.cases import ORDERED, history
 
@@ -95,8 +96,8 @@ def test_what_the_kernel_says_at_every_recovery_is_no_report() -> None:
     assert seen(WHOLE, replace(saying(OTHER, line), after_fault=WHOLE))[0] is Seen.REPORTED
 
 
-def judged(outcome: Outcome, undisturbed: Outcome = WHOLE) -> Judgement:
-    judge = Judge(ORDERED, history([]), error_patterns=(), oracles={"honesty": ORACLES["honesty"]})
+def judged(outcome: Outcome, undisturbed: Outcome = WHOLE, contract: Contract = ORDERED) -> Judgement:
+    judge = Judge(contract, history([]), error_patterns=(), oracles={"honesty": ORACLES["honesty"]})
     injected_fault = InjectedFault(DiskFault(FaultKind.EIO_WRITE, 8), "inode table", checked=True)
     return judge.judge(Position(0, 0, 0), outcome, undisturbed, injected_fault)
 
@@ -117,3 +118,23 @@ def test_what_nobody_could_look_at_is_unknown() -> None:
     assert judged(replace(REFUSED, after_fault=WHOLE), gave_up).verdict is Verdict.UNKNOWN
     assert judged(replace(WHOLE, after_fault=WHOLE)).verdict is Verdict.PASS
     assert judged(replace(OTHER, after_fault=OTHER)).verdict is Verdict.FAIL
+
+
+def test_where_fsck_promises_nothing_mounts_and_trees_decide() -> None:
+    """NILFS2 has no fsck, and of no fault of its disk was there a verdict."""
+    none = FsckResult(FsckClass.FAILED, -1, "there is no fsck for nilfs2")
+    whole, other, refused = (replace(seen, fsck=none) for seen in (WHOLE, OTHER, REFUSED))
+    without = replace(ORDERED, fsck_clean=False)
+    for outcome, after_fault, verdict in (
+        (whole, whole, Verdict.PASS),
+        (REFUSED, whole, Verdict.PASS),
+        (other, whole, Verdict.FAIL),
+        (whole, other, Verdict.FAIL),
+        (whole, refused, Verdict.FAIL),
+        (whole, replace(WHOLE, fsck=CLEAN), Verdict.PASS),
+    ):
+        assert judged(replace(outcome, after_fault=after_fault), whole, without).verdict is verdict
+    assert (
+        judged(replace(whole, after_fault=whole), replace(WHOLE, fsck=CLEAN), without).verdict is Verdict.PASS
+    )
+    assert judged(replace(whole, after_fault=whole), whole).verdict is Verdict.UNKNOWN
