@@ -16,7 +16,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -109,7 +109,7 @@ class _Work:
     `clock`: of all workers that are at it. `workers`: that explore it. `confirming`: tasks that confirm
     findings of it. `confirmed`: findings that were. `machine`: that visits. `earlier`: explorations that came
     to their end, of which the recoveries are now cut again. `erred`: whether the disk was made to. `failure`:
-    why it could not be explored to its end.
+    why it could not be explored to its end. `kept`: the states whose recoveries the run directory has.
     """
 
     ledger: Ledger
@@ -124,6 +124,7 @@ class _Work:
     explored: bool = False
     erred: bool = False
     failure: str = ""
+    kept: set[CrashState] = field(default_factory=set)
 
     @property
     def id(self) -> CaseId:
@@ -296,6 +297,8 @@ class Casework:
             ledger, observed = self._arrived.get()
             arrived.setdefault(ledger, []).extend(observed)
         if arrived:
+            for ledger, groups in arrived.items():
+                self._keep_recoveries(self._open[ledger.id], groups)
             with self._store.together():
                 for ledger, groups in arrived.items():
                     ledger.keep(groups)
@@ -664,31 +667,28 @@ class Casework:
     # --- finish -------------------------------------------------------------------------------
 
     def _finish(self, pool: Pool, work: _Work) -> None:
-        self._keep_recoveries(work)  # first: nobody looks again at a case that is DONE
         self._put_seconds(work)
         work.ledger.finish()
         self._close(pool, work)
 
-    def _keep_recoveries(self, work: _Work) -> None:
-        """Keep what recoveries wrote in whose cuts something was found or left undecided."""
-        recording, kept = work.examiner.recording, self._store.layout.case(work.id)
-        needed: set[CrashState] = set()
-        if not recording.recoveries:
-            return
-        for row in self._store.iter_verdicts(work.id):
-            state = row.state
-            while state.again and row.verdict is not Verdict.PASS:
+    def _keep_recoveries(self, work: _Work, observed: Iterable[JudgedGroup]) -> None:
+        """Keep what recoveries wrote in whose cuts something was found or left undecided. Comes before those
+        verdicts are stored: a run that is stopped has what shows them again.
+        """
+        recoveries, kept = work.examiner.recording.recoveries, self._store.layout.case(work.id)
+        for judged in (one for group in observed for one in group.judged):
+            state = judged.state
+            while state.again and judged.judgement.verdict is not Verdict.PASS:
                 state = state.recovered
-                needed.add(state)
-        for state in needed & recording.recoveries.keys():  # an earlier part's, it visits no more
-            keep(recording.recoveries[state], kept.recovery(state))
+                if state not in work.kept:
+                    keep(recoveries[state], kept.recovery(state))
+                    work.kept.add(state)
 
     def _close(self, pool: Pool, work: _Work, failure: str = "") -> None:
         """Let go of the case, and begin the next recording. `failure`: why it was given up; what it showed
         until then counts.
         """
         if failure:
-            self._keep_recoveries(work)
             work.ledger.give_up(failure)
         self._limits.ended(self._store, work.id)
         self._open.pop(work.id, None)

@@ -35,7 +35,7 @@ from harness.kernels.module_files import need_replaced
 from harness.model import CaseId, CrashPoint, EntryFlag, Judgement, LogEntry, Outcome
 from harness.oracles.surface import WHILE_RECORDED
 from harness.plan import GuestChoice, Plan
-from harness.report.lines import full, resume, run_again
+from harness.report.lines import full, resume, resume_of, run_again
 from harness.states.legal import BLOCK_SECTORS
 from harness.store import RunStore
 from harness.store.bundle import packed_case
@@ -316,7 +316,10 @@ def _stack(store: RunStore, point: CrashPoint, recording: Recording, plan: Plan)
         with Disk() as disk:
             disk.open(target.base, target.log, target.order)
             if disk.hashes([on_disk]) != [known.content_hash]:
-                raise StoreError(f"{point} is not what the run had", "its files were changed")
+                # a part of the run that was stopped, too, may have kept another recovery since
+                stopped = resume_of(store, str(store.path))
+                step = f"go on with the run: {stopped}" if stopped else "its files were changed"
+                raise StoreError(f"{point} is not what the run had", step)
 
 
 def need_possible(point: CrashPoint, entries: Sequence[LogEntry]) -> None:

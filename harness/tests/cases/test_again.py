@@ -23,13 +23,15 @@ from harness.cases.casework import Casework
 from harness.cases.examine import Examiner, Group, JudgedGroup, Observation
 from harness.cases.exploration import Exploration, Sampling, TimeCoverage
 from harness.cases.recoveries import CutOnce, Promised, RecoveryLog, times_of
-from harness.errors import ExitCode, UsageError
+from harness.errors import ExitCode, StoreError, UsageError
 from harness.filesystems.disks import USUAL, DiskKind, disks
 from harness.filesystems.profile import MountCounter
+from harness.findings.repro import _stack
 from harness.guests.disk import BlockReads
 from harness.guests.session import Target
 from harness.model import (
     BLOCK_BYTES,
+    CrashPoint,
     CrashState,
     EntryFlag,
     LogEntry,
@@ -38,9 +40,10 @@ from harness.model import (
     Verdict,
     Workload,
 )
-from harness.plan import Budget
+from harness.plan import Budget, Plan
 from harness.report.words import recoveries_cut
 from harness.states import LegalStates, Unclear
+from harness.store.records import CaseStatus
 from harness.summary import CaseVerdict, exit_code, summarise
 from harness.tests.cases.toy_kernel import (
     BASE,
@@ -505,6 +508,36 @@ def test_what_a_killed_run_left_is_begun_anew(bench: Bench) -> None:
     (case,) = bench.store.cases()
     assert case.info.again[0].recoveries == 8
     assert summarise(bench.store).cases[0].verdict is CaseVerdict.FAIL
+
+
+def test_what_a_stopped_run_found_in_a_cut_can_be_seen_again(bench: Bench) -> None:
+    """What recoveries wrote was kept when a case came to its end: `powercut repro` of what a run that was
+    interrupted had found, by the line that its report gave, said that it was not kept.
+    """
+    bench.run(Kernel(program=ADDS), "exhaustive", stop_at=20, again=1)
+    (case,) = bench.store.cases()
+    assert case.status is not CaseStatus.DONE
+    failed = [v.state for v in bench.store.iter_verdicts(bench.case) if v.verdict is Verdict.FAIL]
+    points = [CrashPoint(bench.case, state) for state in failed if state.again]
+    assert points
+    recording, plan = bench.recording("exhaustive"), Plan(configurations=["ext4/ordered"], workloads=["w"])
+    for point in points:
+        _stack(bench.store, point, recording, plan)
+    bench.run(Kernel(program=ADDS), "exhaustive", again=1)
+    assert summarise(bench.store).cases[0].verdict is CaseVerdict.FAIL
+
+
+def test_a_recovery_that_a_stopped_part_kept_anew_says_to_go_on(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It said that files of the run had been changed."""
+    bench.store.put_plan(plan := Plan(configurations=["ext4/ordered"], workloads=["w"]))
+    bench.run(Kernel(program=ADDS), "exhaustive", again=1)
+    failed = [v.state for v in bench.store.iter_verdicts(bench.case) if v.verdict is Verdict.FAIL]
+    monkeypatch.setattr("harness.guests.disk.Disk.hashes", lambda *_: ["of another recovery"])
+    with pytest.raises(StoreError, match="is not what the run had") as refused:
+        _stack(bench.store, CrashPoint(bench.case, failed[0]), bench.recording("exhaustive"), plan)
+    assert refused.value.next_step.startswith("go on with the run: powercut run --resume ")
 
 
 def test_cuts_in_recoveries_have_names_that_nest() -> None:
