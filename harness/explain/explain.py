@@ -700,9 +700,9 @@ def _missing(facts: Facts, mechanism: Mechanism | None) -> str:
     entry = _told_of(facts, mechanism)
     write, flush, ack = facts.writes[entry], facts.flush_over(entry), facts.promised_at
     until = f"before event {ack}" if ack is not None else "before what depends on it was sent"
-    in_flight = write.completed >= facts.at
-    if (write.fua and in_flight) or (ack is not None and write.completed > ack):
-        return _too_late(facts, write, until)
+    by = _wanted_by(facts, write)
+    if by is None or by < write.completed:
+        return _too_late(facts, write, until if by is not None else "")
     to = f" to {facts.device(entry)}" if facts.devices else ""
     wanted = f"a flush sent{to} after event {write.completed}, done {until}"
     if flush is None:
@@ -718,12 +718,22 @@ def _told_of(facts: Facts, mechanism: Mechanism | None) -> int:
     return facts.lost[0]
 
 
+def _wanted_by(facts: Facts, write: TimedWrite) -> int | None:
+    """The last event before which a lost write could be durable in time: the promise, or, where there is
+    none, a write that may depend on it. None where all that may was sent before the lost one.
+    """
+    if (ack := facts.promised_at) is not None:
+        return ack if write.submitted <= ack else None
+    there = [w for w in facts.submitted() if w.entry not in facts.lost]
+    turning = [w for w in there if w.entry in facts.turning]
+    return max((w.submitted for w in turning or there if w.submitted > write.submitted), default=None)
+
+
 def _too_late(facts: Facts, write: TimedWrite, until: str) -> str:
     """What is missing where a write was not done when it had to be: no flush that covers it could have been
-    done by then, and a FUA write takes none.
+    done by then, and a FUA write takes none. `until`: empty where it had not even been sent.
     """
-    ack = facts.promised_at
-    if ack is not None and write.submitted > ack:
+    if not until:
         return f"{facts.name(write.entry)}, sent only at event {write.submitted}"
     flush = "" if write.fua else ", and a flush after it"
     late = f"which completed only at event {write.completed}"

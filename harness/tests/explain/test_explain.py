@@ -720,6 +720,39 @@ def test_a_fua_write_is_missing_no_flush() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("order", "wanted"),
+    [
+        ("lost done other", "a flush sent after event 1, done before what depends on it was sent"),
+        ("lost other done", "a wait for entry 0, which completed only at event {done}, and a flush after it"),
+        ("lost other cut done", "a wait for entry 0, which completed only at event {done}, and a flush"),
+        ("other lost done", "entry 1, sent only at event {sent}"),
+        ("lost done", "entry 0, sent only at event {sent}"),
+    ],
+)
+def test_what_is_missing_of_a_loss_without_a_cause_could_have_been(order: str, wanted: str) -> None:
+    """ "A flush sent after event 5, done before what depends on it was sent": of a write that completed
+    behind the power cut, or when nothing was sent any more.
+    """
+    made, lost = Recorder(), -1
+    for step in order.split():
+        match step:
+            case "lost":
+                lost = made.submit(1)
+            case "other":
+                made.write(2, fua=True)
+            case "done":
+                made.complete(lost)
+            case "cut":
+                made.mark("cut")
+    if "cut" not in order:
+        made.mark("cut")
+    facts = facts_of(made, {}, (lost,), None, at="cut")
+    write = facts.writes[lost]
+    said = wanted.format(sent=write.submitted, done=write.completed)
+    assert _missing(facts, None).startswith(said)
+
+
 def test_a_record_ahead_of_its_blocks() -> None:
     made = Recorder()
     block, record = made.submit(1), made.submit(2, fua=True)
