@@ -38,7 +38,8 @@ from harness.report.words import plural, shown_path
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @modes_option("Only in these modes. Default: those of each bug.")
 @workloads_option(
-    f"General sets, or generated workloads by name. Default: {','.join(DEFAULT_SETS)}.", metavar="SET,..."
+    f"General sets, workloads of these, or generated ones, by name. Default: {','.join(DEFAULT_SETS)}.",
+    metavar="SET,...",
 )
 @click.option("--shard", default="", metavar="I/N", help="Only the I-th of N parts of the workloads.")
 @schedules_option
@@ -58,7 +59,7 @@ def regressions_command(names: tuple[str, ...], want_list: bool, **given: Any) -
     powercut regressions --resume reports/runs/DATE-regressions
 
     A bug is a file of kernels/regressions: the commit that mended it, the last stock kernel that has it, the
-    first that has not. Only general sets run; what a workload finds that was written for the bug, or for a
+    first that has not. Only general workloads run; what one finds that was written for the bug, or for a
     planted fault like it, is counted apart. Found is what the kernel before shows and the one after, in the
     same case, does not. A kernel that cannot be had makes a bug UNKNOWN, with the reason.
 

@@ -59,7 +59,7 @@ def page_of(recall: Recall) -> Page:
         headline=headline(recall),
         kind=kind_of(recall),
         figures=(
-            f"under {sets}: general sets; what a workload finds that was written for a bug is counted apart",
+            f"under {sets}: general workloads; what one finds that was written for a bug is counted apart",
             asked_states(plan.fault_models, plan.budget),
             f"finished {recall.finished}" if recall.finished else "not finished",
         ),

@@ -23,20 +23,23 @@ from harness.store import RunStore
 from harness.summary import Summary
 from harness.workloads.generate import SETS as GENERATED_SETS
 from harness.workloads.generate import is_generated
-from harness.workloads.load import select_workloads
+from harness.workloads.load import select_workloads, workload_sets
 
 GENERAL_SETS = ("quick", "all", "more", "oldtree", "beside", *GENERATED_SETS)
 """Sets that were not written for a bug of somebody else's; `fstests` was."""
 
 
 def need_general(workloads: Iterable[str]) -> None:
-    """Raises UsageError for what is neither a general set nor a generated workload."""
+    """Raises UsageError for what is neither a general set, nor a workload of one, nor a generated one."""
+    sets = workload_sets()
+    general = {*GENERAL_SETS, *(name for of in GENERAL_SETS for name in sets.get(of, ()))}
     for word in workloads:
         plain, _ = without_schedule(word)
-        if plain not in GENERAL_SETS and not is_generated(plain):
+        if plain not in general and not is_generated(plain):
             raise UsageError(
-                f"{word!r} is no general set: what is found by a workload written for a bug says nothing",
-                f"one of: {', '.join(GENERAL_SETS)}",
+                f"{word!r} is no general set and in none: a workload written for a bug finds that, and says "
+                "nothing of a plain run",
+                f"one of: {', '.join(GENERAL_SETS)}, or a workload of these",
             )
 
 
