@@ -100,9 +100,10 @@ def litmus_command(names: tuple[str, ...], want_list: bool, **given: Any) -> Exi
         plan = load_plan(given["resume"])
         need_named_files("--kernels", plan.kernels, given["kernels"])
         return _carry_out(plan, given["resume"].resolve())
+    plan = _plan(names, given)
     if want_list:
         return _list(names)
-    path = create(_plan(names, given), given["out"])
+    path = create(plan, given["out"])
     return _carry_out(load_plan(path), path)
 
 

@@ -119,6 +119,7 @@ def test_each_program_is_recorded_under_several_schedules_and_its_question_is_pu
     [
         (["append-fsink-file"], NAME),
         (["-c", "ext5"], "ext4"),
+        (["-c", "ext5", "--list"], "ext4"),  # it was ignored
         (["-c", "ext4/ordered", "--compare"], "1 column cannot be compared"),
         (
             ["-c", "ext4/ordered", "--kernels", "debian-7.3,debian-7.3", "--compare"],
