@@ -835,7 +835,7 @@ def _left_out(
     for mode, count in Counter(p.name for p, w in left if not _is_judged(p, w)).items():
         yield f"not run: {mode}: {plural(count, 'workload')} without a check, and it has no other judge"
     for mode, count in Counter(p.name for p, w in left if _is_judged(p, w)).items():
-        yield f"not run: {mode}: {plan.recordings} has no recording of {plural(count, 'workload')}"
+        yield f"UNKNOWN: {mode}: {plan.recordings} has no recording of {plural(count, 'workload')}"
     if said := without_disk(plan, asked):
         yield said
 

@@ -876,7 +876,9 @@ def test_no_action_reads_the_known_bugs_and_names_the_module(
 def test_no_action_counts_the_recordings_that_are_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It announced recordings that another run does not have; the run itself refused all of them."""
+    """It announced recordings that another run does not have; the run itself refused all of them. A case
+    without one was "not run" here, and UNKNOWN there.
+    """
     kernel = Kernel("k", Path("bzImage"), None, "")
     monkeypatch.setattr(run, "look_up", lambda plan: Planned(select_cases(plan), kernel, {}))
     with RunStore.create(tmp_path, "first", run_info()) as store:
@@ -885,7 +887,7 @@ def test_no_action_counts_the_recordings_that_are_there(
     words = ["run", "-n", "-w", "append-fsync", "--recordings", store.path, "-c"]
     shown = powercut(*words, "ext4/ordered,xfs/default").stdout
     assert "1 recording," in shown
-    left = f"not run: xfs/default: {store.path} has no recording of 1 workload"
+    left = f"UNKNOWN: xfs/default: {store.path} has no recording of 1 workload"
     assert left.replace(" ", "") in "".join(shown.split())
     none = powercut(*words, "xfs/default")
     assert none.exit_code == ExitCode.UNDECIDED
