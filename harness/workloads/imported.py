@@ -254,6 +254,17 @@ class _LeftOut(Exception):
     pass
 
 
+@dataclass(frozen=True, slots=True)
+class _Removed:
+    """The last unlink(2) of a name. `inode`: if nothing but that told that it was there before; `op` removes
+    it.
+    """
+
+    line: int
+    inode: _Inode | None = None
+    op: Operation | None = None
+
+
 class _Import:
     def __init__(self, root: str, directory: str = "") -> None:
         self._root = root
@@ -265,6 +276,7 @@ class _Import:
         self._there = _Names()
         self._there[""] = _Inode(_K.MKDIR, first="")
         self._gone: set[str] = set()
+        self._removed: dict[str, _Removed] = {}
         self._seen = _Names()  # by a call that only looked
         self._handles = 0
         self._by_handle: dict[str, _Inode] = {}
@@ -533,14 +545,19 @@ class _Import:
             raise ValueError(call.name)
         self._put(process, call.result, None)
         try:
-            path = self._opened(call, process, flags)
+            known = self._opened(call, process, flags)
         except _LeftOut:
             if flags.isdisjoint(_MAKING):
                 return  # it changes nothing
             raise
-        if path is None:
-            return
-        self._put(process, call.result, known := _Open(path, flags, 0), closing="O_CLOEXEC" in flags)
+        if known is not None:
+            self._put(process, call.result, known, closing="O_CLOEXEC" in flags)
+            if not known.handle:
+                self._makes_by_open(known)
+
+    def _makes_by_open(self, known: _Open) -> None:
+        """What open(2) does to the names, and to the file."""
+        path, flags = known.path, known.flags
         if "O_TMPFILE" in flags:
             known.path, known.handle = "", self._handle()
             self._need(parent := posixpath.dirname(path), directory=True)
@@ -555,15 +572,36 @@ class _Import:
             if "O_TRUNC" in flags:
                 self._do(_K.TRUNCATE, path)
 
-    def _opened(self, call: SystemCall, process: _Process, flags: frozenset[str]) -> str | None:
+    def _opened(self, call: SystemCall, process: _Process, flags: frozenset[str]) -> _Open | None:
         """What is opened; None: it is not below the root. Its name may be that of another file, if it lost it
         before and is opened by a link in /proc.
         """
         if (path := self._below(process, call.path)) is None:
             self._need_the_same_root(call, process)
         elif call.is_deleted and "O_TMPFILE" not in flags:
+            at = 0 if call.name in ("open", "creat") else 1
+            if "O_CREAT" not in flags or self._named(call, process, at, follows=True) != path:
+                raise _LeftOut(_NAMELESS)
+            return _Open(path, flags, 0, self._made_and_lost(call, path))
+        return None if path is None else _Open(path, flags, 0)
+
+    def _made_and_lost(self, call: SystemCall, path: str) -> str:
+        """The handle of a file that open(2) may have made, and that another process had removed before the
+        log tells of the open.
+        """
+        removed = self._removed.get(path)
+        if removed is None or removed.line < call.began:
+            if path not in self._there:
+                self._gone.add(path)  # its removal is told later, and is of nothing that was there before
             raise _LeftOut(_NAMELESS)
-        return path
+        if removed.inode is None or path in self._there:
+            raise _LeftOut(_NAMELESS)
+        inode, at = removed.inode, next(n for n, op in enumerate(self.operations) if op is removed.op)
+        del self._removed[path], self._before[inode.first or ""]
+        inode.first, handle = None, self._handle()
+        self._by_handle[handle] = inode
+        self.operations[at:at] = [Operation(_K.CREATE, path), Operation(_K.OPEN, path, target=handle)]
+        return handle
 
     def _need_the_same_root(self, call: SystemCall, process: _Process) -> None:
         """The name of a descriptor has no symbolic links. Raises UsageError if there is one in the root's."""
@@ -924,9 +962,13 @@ class _Import:
         if path is None:
             return
         is_directory = call.name == "rmdir" or "AT_REMOVEDIR" in call.arguments[-1]
-        self._need(path, directory=is_directory)
+        is_known = self._there.get(path) or self._seen.get(path)
+        self._removed[path] = _Removed(call.ended)
+        inode = self._need(path, directory=is_directory)
         self._lose(path)
         self._do(_K.RMDIR if is_directory else _K.UNLINK, path)
+        if not is_known:
+            self._removed[path] = _Removed(call.ended, inode, self.operations[-1])
 
     def syncs(self, call: SystemCall, process: _Process) -> None:
         if call.name == "sync":

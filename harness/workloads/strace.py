@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.errors import UsageError
 
@@ -41,7 +41,7 @@ _RETURNED = re.compile(r"\)\s+= (0x[0-9a-f]+|-?\d+|\?)(?:<([^>]*)>(\(deleted\))?
 class SystemCall:
     """One call that succeeded, or, without `has_returned`, one of which the log has no end: it may lack
     arguments, or a part of one. `arguments`: as strace writes them. `path`: of the descriptor returned;
-    `is_deleted`: it is the name that the file had.
+    `is_deleted`: it is the name that the file had. `began`, `ended`: the lines of the log in which it did.
     """
 
     pid: int
@@ -51,6 +51,8 @@ class SystemCall:
     path: str = ""
     has_returned: bool = True
     is_deleted: bool = False
+    began: int = 0
+    ended: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,28 +91,32 @@ def _is_whole(line: str) -> bool:
 class _Log:
     def __init__(self) -> None:
         self.known: set[int] = set()
-        self._begun: dict[int, tuple[str, str]] = {}  # by process, a call and what is known of it
+        self._line = 0
+        # By process, a call and what is known of it, and in which line it began.
+        self._begun: dict[int, tuple[str, str, int]] = {}
         self._forking: dict[int, str] = {}  # by process, what makes one and has not returned
         self._parents: dict[int, int] = {}
 
     def take(self, line: str, *, is_cut: bool) -> Iterator[SystemCall]:
         if not (m := _LINE.match(line)):
             return
+        self._line += 1
         pid, word, rest = int(m[1] or 0), m[2], m[3].rstrip()
         yield from self._first_seen(pid)
         is_resumed = word.startswith("<")
-        name, before = self._begun.pop(pid, ("", ""))
+        name, before, began = self._begun.pop(pid, ("", "", self._line))
         if name and not is_resumed:
             yield _without_end(pid, name, before)
         word, rest = (word.split()[1], before + rest) if is_resumed else (word, rest)
         if word == "+++":
             yield SystemCall(pid, EXIT, (), 0)
         elif rest.endswith(_UNFINISHED):
-            self._begun[pid] = word, rest.removesuffix(_UNFINISHED)
+            self._begun[pid] = word, rest.removesuffix(_UNFINISHED), self._line
             if word in FORKS:
                 self._forking[pid] = word
         else:
-            yield from self._returned(pid, word, rest, is_cut=is_cut)
+            for call in self._returned(pid, word, rest, is_cut=is_cut):
+                yield replace(call, began=began if is_resumed else self._line, ended=self._line)
 
     def _first_seen(self, pid: int) -> Iterator[SystemCall]:
         """The call that made a process, if it has not returned."""
@@ -131,7 +137,7 @@ class _Log:
 
     def rest(self) -> Iterator[SystemCall]:
         """What the log has no end of."""
-        for pid, (name, before) in self._begun.items():
+        for pid, (name, before, _) in self._begun.items():
             yield _without_end(pid, name, before)
 
 

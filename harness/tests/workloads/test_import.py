@@ -82,6 +82,43 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return log
 
 
+_OPENED = '1 openat(AT_FDCWD</r>, "f", O_RDWR|O_CREAT, 0644) = 3</r/f>(deleted)\n'
+_BEGUN = '1 openat(AT_FDCWD</r>, "f", O_RDWR|O_CREAT, 0644 <unfinished ...>\n'
+_FORK, _GOES = "1 fork() = 2\n", '2 unlink("/r/f") = 0\n'
+_WRITES = '1 write(3</r/f>(deleted), "x", 5) = 5\n1 close(3</r/f>(deleted)) = 0\n'
+
+
+@pytest.mark.parametrize(
+    ("lines", "before", "done", "left"),
+    [
+        (
+            f"{_FORK}{_BEGUN}{_GOES}1 <... openat resumed>) = 3</r/f>(deleted)\n{_WRITES}",
+            [],
+            ["create f", "open f @1", "unlink f", "write @1 0 5", "close @1"],
+            0,
+        ),
+        (f"{_FORK}{_OPENED}{_GOES}{_WRITES}", [], [], 3),
+        (f"{_FORK}{_GOES}{_OPENED}{_GOES}{_WRITES}", ["create f"], ["unlink f"], 3),
+        (
+            f"{_FORK}{_GOES}{_BEGUN}{_GOES}1 <... openat resumed>) = 3</r/f>(deleted)\n{_WRITES}",
+            ["create f"],
+            ["unlink f"],
+            3,
+        ),
+    ],
+    ids=["told before the open", "told after it", "once more after it", "once more before it"],
+)
+def test_a_file_that_is_removed_while_it_is_opened_was_not_there_before(
+    lines: str, before: list[str], done: list[str], left: int
+) -> None:
+    """It was made and synced before the workload, which only removed it; what was written to it was left
+    out.
+    """
+    found = of(lines)
+    assert (list(map(str, found.before)), told(found)) == (before, done)
+    assert sum(found.left_out.values()) == left
+
+
 def test_a_program_is_traced_in_an_empty_folder_that_goes(tmp_path: Path) -> None:
     need_program("strace")
     program = ["sh", "-c", "echo text >f && sync f && mv f g && pwd >&2 && ls -a"]
