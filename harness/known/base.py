@@ -24,10 +24,12 @@ from __future__ import annotations
 
 import enum
 import functools
+import importlib
+import itertools
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -40,6 +42,80 @@ Version = tuple[int, ...]
 NOT_NAMED = "not named"
 """Among causes: that of a finding whose cause `powercut show` could not tell."""
 _VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?")
+
+
+# What `re` itself makes of an expression, as a sequence of (operation, its arguments).
+_PARSER, _COMPILER = importlib.import_module("re._parser"), importlib.import_module("re._compiler")
+
+
+def _ends(items: Any) -> bool:
+    """Whether a search with a parsed expression ends: it repeats nothing that the same text can be in more
+    ways than one, all of which would be tried.
+    """
+    for operation, arguments in items:
+        if str(operation) in _REPEATS and arguments[1] > 1 and not _is_one_way(arguments[2]):
+            return False
+        if not all(map(_ends, _parts(arguments))):
+            return False
+    return True
+
+
+_REPEATS = ("MAX_REPEAT", "MIN_REPEAT")
+
+
+def _parts(arguments: Any) -> Iterator[Any]:
+    """The expressions in the arguments of an operation."""
+    if isinstance(arguments, _PARSER.SubPattern):
+        yield arguments
+    elif isinstance(arguments, list | tuple):
+        for part in arguments:
+            yield from _parts(part)
+
+
+def _is_one_way(body: Any) -> bool:
+    """Whether what is repeated has one length, or is a line of which one part alone varies."""
+    if len(body) == 1 and str(body[0][0]) == "SUBPATTERN" and not body[0][1][1]:
+        return _is_one_way(body[0][1][3])
+    varying = [again for low, high, again in _repeats(body) if low != high]
+    if not varying:
+        return _is_told_apart(body, "")
+    again, *more = varying
+    is_line = any((str(end[0]), end[1]) == ("LITERAL", ord("\n")) for end in (body[0], body[-1]))
+    is_in_line = again.getwidth() == (1, 1) and _COMPILER.compile(again).fullmatch("\n") is None
+    return is_line and not more and is_in_line and _is_told_apart(body, "")
+
+
+def _repeats(items: Any) -> Iterator[tuple[int, int, Any]]:
+    """The repeats in what is repeated that are gone back to."""
+    for operation, arguments in items:
+        match str(operation):
+            case "MAX_REPEAT" | "MIN_REPEAT":
+                yield arguments
+            case "SUBPATTERN" if arguments[1]:  # flags of its own: nobody looks whether `.` is a newline
+                yield 0, 2, arguments[3]
+            case "SUBPATTERN" | "BRANCH" | "GROUPREF_EXISTS":
+                for part in _parts(arguments):
+                    yield from _repeats(part)
+
+
+def _is_told_apart(items: Any, behind: str) -> bool:
+    """Whether no alternative begins like another one. `behind`: the letter that follows."""
+    for n, (operation, arguments) in enumerate(items):
+        follows = _letters(items[n + 1 : n + 2], "") if n + 1 < len(items) else behind
+        if str(operation) == "BRANCH":
+            begins = [_letters(part, follows) for part in arguments[1]]
+            if any(a.startswith(b) for a, b in itertools.permutations(begins, 2)):
+                return False
+        inside = _parts(arguments) if str(operation) in ("SUBPATTERN", "BRANCH") else ()
+        if not all(_is_told_apart(part, follows) for part in inside):
+            return False
+    return True
+
+
+def _letters(items: Any, behind: str) -> str:
+    """With which letters an expression begins; with what follows, if it is nothing but letters."""
+    literal = list(itertools.takewhile(lambda item: str(item[0]) == "LITERAL", items))
+    return "".join(chr(code).lower() for _, code in literal) + (behind if len(literal) == len(items) else "")
 
 
 class Severity(enum.StrEnum):
@@ -80,8 +156,8 @@ class Sighting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     of the names of what was. Names stand in place of handles, where what they hold has a name at the time; a
     write with O_SYNC or O_DSYNC is found as it is written, and as one with fsync or fdatasync behind it. An
     expression that names a handle (`@h`) is looked for in the operations as they were written, too.
-    Lines between two operations are `(.*\\n)*`: where it may end a line in more ways than one, as in
-    `(.*\\n?)*`, the search may never end.
+    Lines between two operations are `(.*\\n)*`. An expression that repeats what can be read in more ways than
+    one, as in `(.*\\n?)*`, is refused: the search might never end.
     `later`: the same, in all that had begun, for what another operation destroyed after the promise.
     `quiet`: the operation whose promise is broken has to have returned without a flush and without a write
     with FUA. `loses`: whether the state lacks writes that had been sent; a prefix of the log is not told to,
@@ -112,9 +188,15 @@ class Sighting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             raise ValueError("a symptom of wildcards alone fits every bug: say what is lost")
         for field, pattern in (("says", self.says), ("operations", self.operations), ("later", self.later)):
             try:
+                parsed = _PARSER.parse(pattern.replace("{lost}", "x"))
                 re.compile(pattern.replace("{lost}", "x"))
             except re.error as e:
                 raise ValueError(f"{field}: {pattern!r} is no regular expression: {e}") from e
+            if not _ends(parsed):
+                raise ValueError(
+                    f"{field}: {pattern!r} repeats what can be read in more ways than one, so that a search "
+                    "may never end: repeat whole lines, as in (.*\\n)*, or do not go back, as in (?>...)"
+                )
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

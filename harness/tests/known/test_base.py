@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -15,7 +16,7 @@ from harness.filesystems.profiles import profiles
 from harness.filesystems.stacks import stacks
 from harness.findings.bug_report import bug_reports, findings_folder
 from harness.host.resources import resource
-from harness.known.base import installed, never_seen, read_known, version_of, with_bugs
+from harness.known.base import Sighting, installed, never_seen, read_known, version_of, with_bugs
 from harness.known.match import Match
 from harness.known.words import NEW, about, brief, details, named
 from harness.oracles import ORACLES
@@ -132,6 +133,55 @@ def test_a_bug_that_would_match_by_oracle_alone_or_does_not_parse_is_refused(
     file.write_text(OURS.replace(old, new))
     with pytest.raises(UsageError, match=r"known\.toml"):
         read_known(file, ORACLES)
+
+
+def of_operations(expression: str) -> Sighting:
+    return Sighting(modes=("*",), oracles=("size",), symptoms=("NAME",), operations=expression)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        r"(.*\n?)*fsync",
+        r"(.*.*\n)*fsync",
+        r"(.*\n|.*\n)*fsync",
+        r"(?s)(.*\n)*fsync",
+        r"(?s:.*\n)*fsync",
+        r"((?s:.*)\n)*fsync",
+        r"((.*\n)*x\n)*fsync",
+        r"(?:[^x]*\n)*fsync",
+        r"(?:(?:open|open-tmpfile).*\n)*fsync",
+        r"(?i)(?:ab|AB)*fsync",
+        r"(\S+\s*)*fsync",
+        r"(a+)+b",
+        r"(a|ab|b)*c",
+        r"(a?a)*b",
+        r"(a*){30}b",
+        r"(?>(a+)+b)",
+        r"(?!(a+)+b)",
+    ],
+)
+def test_an_expression_with_which_a_search_may_never_end_is_refused(expression: str) -> None:
+    """The base only warned of them, and those of a run directory are somebody else's."""
+    with pytest.raises(ValueError, match="more ways than one, so that a search may never end"):
+        of_operations(expression)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        r"(?:(?:open|open-tmpfile) .*\n)*fsync",
+        r"(?:(?!x|xy).*\n)*?fsync",
+        r"(?:\n.*)*",
+        r"(?:.*\n){24}",
+        r"(?:a|b)*c",
+        r"(?>a+)+b",
+        r"(f(data)?sync|f)",
+    ],
+)
+def test_an_expression_over_lines_that_can_be_read_in_one_way_is_none_of_them(expression: str) -> None:
+    text = "open f @h\n" * 3000 + "x"
+    re.search(of_operations(expression).operations, text)  # it ends
 
 
 @pytest.mark.parametrize(
