@@ -11,9 +11,12 @@ from collections.abc import Iterator
 
 import msgspec
 
+from harness.cases.application import FILES
+from harness.filesystems.profiles import ANY
 from harness.host.files import json_bytes, write_atomically
 from harness.host.text import one_line
 from harness.store.layout import RunLayout
+from harness.store.records import Finding
 
 LABELS = (
     *("promised", "written", "cut", "recovery", "cause", "not tried", "missing"),
@@ -182,3 +185,11 @@ def _lines(explanation: Explanation, asked: str) -> Iterator[str]:
             yield from textwrap.wrap(
                 text, _WIDTH, initial_indent=f"{label + ':':{_LABEL_WIDTH}} ", subsequent_indent=indent
             )
+
+
+def heading_of(heading: str, finding: Finding, explanation: Explanation | None) -> str:
+    """The heading of a text beside a finding. Under rules, the files are those of the explained state."""
+    ruled = finding.case.filesystem == ANY and explanation is not None
+    if not ruled or heading != FILES or explanation.point == str(finding.crash_point):
+        return heading
+    return f"{heading} at {explanation.point}"

@@ -14,7 +14,7 @@ from harness.host.files import json_text, write_again
 from harness.host.text import one_line, printable
 from harness.known.words import NEW
 from harness.model import CaseId
-from harness.report.explanation import Explanation, mail_text, read_explanation
+from harness.report.explanation import Explanation, heading_of, mail_text, read_explanation
 from harness.report.ladder import ladder_text
 from harness.report.lines import commands, files_of, reproduce
 from harness.report.sides import sides_text
@@ -100,13 +100,14 @@ def report_text(
     lines += [f"{'' if i else 'known bug':14} {one.removeprefix('known: ')}" for i, one in enumerate(known)]
     for v in f.violations:
         lines += ["", f"{v.subject}: {v.summary}", f"  expected  {v.expected}", f"  found     {v.found}"]
-    lines += ["", "Operations, and where the power failed:", *history_lines(info, f.state.prefix)]
+    if info.steps:
+        lines += ["", "Operations, and where the power failed:", *history_lines(info, f.state.prefix)]
     if f.case.filesystem != ANY:  # whose entries are no writes
         lines += ["", f"The state: {state_words(f.state, device)}"]
     if evidence and evidence.state != f.state:
         lines += ["", f"dmesg and fsck.txt were taken at {evidence.state}, which shows the same violation."]
     for name, text in sorted(evidence.notes.items()) if evidence else ():
-        lines += ["", f"{name}:", *(f"  {line}" for line in text.splitlines())]
+        lines += ["", f"{heading_of(name, f, explanation)}:", *(f"  {line}" for line in text.splitlines())]
     if explanation:
         text = mail_text(explanation, str(f.crash_point))
         lines += ["", *text.splitlines()[:-1], "", *ladder_text(explanation).splitlines()]

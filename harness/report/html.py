@@ -17,7 +17,7 @@ from harness.cases import application
 from harness.filesystems.profiles import ANY
 from harness.model import CaseId
 from harness.report import words
-from harness.report.explanation import LABELS, Explanation, read_explanation, shown_at
+from harness.report.explanation import LABELS, Explanation, heading_of, read_explanation, shown_at
 from harness.report.faulty_disk import OUTCOMES, faulty_disk_tables
 from harness.report.ladder import ladder_svg
 from harness.report.lines import can_be_shrunk, commands, explain, reproduce, resume_of, shrink
@@ -136,6 +136,7 @@ def report_html(summary: Summary, store: RunStore, source: str, *, live: str | N
         again=resume_of(store, words.shown_path(store.path)),
         headline=_headline(summary),
         verdict=_verdict(summary),
+        rules_alone=words.rules_alone(summary),
         matrix=words.Matrix.of(summary),
         targets=_targets(cases),
         groups=list(_groups(cases)),
@@ -250,7 +251,7 @@ def _finding(
         strip=read_strip(store.layout, f.id),
         explanation=explanation,
         ladder=ladder_svg(explanation) if explanation else "",
-        notes=_notes(evidence),
+        notes=_notes(f, evidence, explanation),
         state=words.state_words(f.state, words.device_of(store.timeline(f.case)))
         if f.state.persisted and f.case.filesystem != ANY  # whose entries are no writes
         else "",
@@ -259,10 +260,12 @@ def _finding(
     )
 
 
-def _notes(evidence: Evidence | None) -> list[tuple[str, str]]:
+def _notes(
+    finding: Finding, evidence: Evidence | None, explanation: Explanation | None
+) -> list[tuple[str, str]]:
     """What an application's finding has beside it: acknowledgements, calls, and the files that came back."""
     known = evidence.notes if evidence else {}
-    return [(heading, known[heading]) for heading in application.HEADINGS if heading in known]
+    return [(heading_of(h, finding, explanation), known[h]) for h in application.HEADINGS if h in known]
 
 
 def _tail(text: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
 from markupsafe import Markup
 
 from harness.host.text import one_line
@@ -62,10 +63,15 @@ def _calls(rungs: Sequence[Rung]) -> list[str]:
     width = _LEFT + _MIDDLE
     rows = [f"{'call':>6}  {'what the program did':{width}}  its changes are"]
     for rung in rungs:
-        text = _short(rung.text.removeprefix(f"{rung.event} "), width)
+        text = _short(_called(rung), width)
         mark = "  <-- matters" if rung.accent else ""
         rows.append(f"{_number(rung)}  {text:{width}}  {_OF_RULES.get(rung.fate, '')}{mark}".rstrip())
     return rows
+
+
+def _called(rung: Rung) -> str:
+    """A call without its number, which has a column of its own."""
+    return rung.text.removeprefix(f"{rung.event} ")
 
 
 def _number(rung: Rung) -> str:
@@ -118,8 +124,10 @@ def ladder_svg(explanation: Explanation) -> Markup:
     """The same as one SVG, which goes into a page or stands alone."""
     rungs = explanation.ladder[:_MOST]
     rows = {rung.entry: n for n, rung in enumerate(rungs) if rung.kind in ("flush", "fua")}
-    drawn = [_drawn(rungs, n, rows) for n in range(len(rungs))]
     of_rules = _is_of_rules(rungs)
+    if of_rules:
+        rungs = [msgspec.structs.replace(rung, text=_called(rung)) for rung in rungs]
+    drawn = [_drawn(rungs, n, rows) for n in range(len(rungs))]
     page = template("ladder.svg")
     return Markup(  # noqa: S704  # the template escapes what is put into it
         page.render(

@@ -89,11 +89,15 @@ RULES_MEANINGS = {
 _ALWAYS = ("kept, broken, undecided", "finding", "symptom")
 
 
+def rules_alone(summary: Summary) -> bool:
+    """Whether every case is of a mode that is only rules: no disk, no kernel, one judge."""
+    return bool(summary.cases) and all(c.case.filesystem == ANY for c in summary.cases)
+
+
 def meanings(summary: Summary) -> dict[str, str]:
     """What the words of a run's page mean."""
-    ruled = [c.case.filesystem == ANY for c in summary.cases]
-    if not ruled or not all(ruled):
-        return MEANINGS | (RULES_MEANINGS if any(ruled) else {})
+    if not rules_alone(summary):
+        return MEANINGS | (RULES_MEANINGS if any(c.case.filesystem == ANY for c in summary.cases) else {})
     return {word: MEANINGS[word] for word in _ALWAYS} | RULES_MEANINGS
 
 
@@ -322,7 +326,7 @@ def headline(summary: Summary) -> str:
     if kept or (len(judged) > 1 and CaseVerdict.UNKNOWN not in judged.values()):
         # Beside "my-db lost ...", "every promise" alone would read as if nothing had been lost.
         parts.append(f"{'in all other cases ' if own else ''}{_kept(summary, kept, len(judged))}")
-    elif own and not judged:
+    elif own and not judged and not rules_alone(summary):
         parts.append("nothing else was found there")
     parts += _not_kept(summary, judged, CaseVerdict.XFAIL) + _own_checks(summary, CaseVerdict.XFAIL)
     if missing := summary.missing:
@@ -560,7 +564,7 @@ def _not_decided(summary: Summary, mode: str) -> str:
 def _judged_by(summary: Summary) -> list[str]:
     """What to say of a run that only some oracles judged: less than all of them promise less."""
     used = {oracle for c in summary.cases for oracle in c.info.oracles} or set(BY_DEFAULT)
-    if used >= set(BY_DEFAULT):
+    if used >= set(BY_DEFAULT) or rules_alone(summary):  # there, a program's own check is all there is
         return []
     names = [name for name in ORACLES if name in used]
     who = f"{len(names)} of {len(ORACLES)} oracles" if len(names) > _NAMED_ORACLES else enumerated(names)

@@ -1,5 +1,6 @@
-// The page is complete without this script, which adds copy buttons and opens the targets of links. On paper, a case is a line unless all were opened, or it is the only one; then nothing is folded.
+// The page is complete without this script, which adds copy buttons and opens the targets of links. On paper, a case is a line unless all were opened, or it is the only one; then nothing is folded, and neither is it without this script.
 (() => {
+  document.body.classList.add("script");
   const folds = [...document.querySelectorAll("details.case, details.group")];
   const reveal = (target) => {
     for (let d = target && target.closest("details"); d; d = d.parentElement.closest("details")) d.open = true;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -268,4 +269,18 @@ def test_on_paper_the_only_case_of_a_run_is_shown_whole(
     chromium.cdp("Emulation.setEmulatedMedia", media="print")
     chromium.run("dispatchEvent(new Event('beforeprint'))")
     assert chromium.run("return document.querySelector('.case > .body').offsetHeight") > 0
+    chromium.cdp("Emulation.setEmulatedMedia", media="")
+
+
+def test_on_paper_nothing_is_folded_where_no_script_runs(chromium: Browser, page: Path) -> None:
+    """A page that was printed without JavaScript had a line for each case, and no finding."""
+    plain = page.with_name("plain.html")
+    plain.write_text(re.sub(r"<script>.*?</script>", "", page.read_text(), flags=re.DOTALL))
+    last = "[...document.querySelectorAll('details')].map((d) => d.lastElementChild.checkVisibility())"
+    chromium.open(plain)
+    assert False in chromium.run(f"return {last}")
+    chromium.cdp("Emulation.setEmulatedMedia", media="print")
+    assert set(chromium.run(f"return {last}")) == {True}
+    cut = "[...document.querySelectorAll('pre, svg.ladder')].filter((e) => e.scrollWidth > e.clientWidth + 1)"
+    assert chromium.run(f"return {cut}.length") == 0
     chromium.cdp("Emulation.setEmulatedMedia", media="")
