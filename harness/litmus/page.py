@@ -82,7 +82,9 @@ def headline(litmus: Litmus) -> str:
         parts.append(f"{plural(unseen, 'question')} not looked at")
     if others := litmus.others:
         parts.append(f"new findings of other oracles in {plural(len(others), 'cell')}")
-    return f"{plural(len(litmus.shown), 'column')}: {'; '.join(parts)}"
+    modes, kernels = {m.mode for m in litmus.shown.values()}, {m.asked for m in litmus.shown.values()}
+    on = f" on {plural(len(kernels), 'kernel')}" if len(kernels) > 1 else ""
+    return f"{plural(len(modes), 'mode')}{on}: {'; '.join(parts)}"
 
 
 def _broken_promises(new: int, known: int) -> str:
@@ -163,7 +165,8 @@ def _figures(litmus: Litmus, programs: Sequence[Program]) -> Iterator[str]:
     left = [bool(c.left) for c in cells if c.states]
     states = plural(sum(c.states for c in cells), "crash state")
     yield f"{states}; all legal ones for {number(left.count(False))} of {plural(len(left), 'answer')}"
-    yield f"{round(sum(m.seconds for m in litmus.columns.values()) / 60)} min on {litmus.plan.jobs} at once"
+    minutes = round(sum(m.seconds for m in litmus.columns.values()) / 60)
+    yield f"{minutes} min, {plural(litmus.plan.jobs, 'guest')} at once"
 
 
 def _is_wide(litmus: Litmus) -> bool:

@@ -7,9 +7,10 @@ import io
 import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 
 from harness.known.base import KnownBug, Severity
-from harness.known.words import brief
+from harness.known.words import kernels as kernels_with
 from harness.releases.results import OnKernel, Sweep
 from harness.releases.verdict import DEPTHS, NOT_REACHED, Kind, Standing, deeper, standings, worst_first
 from harness.report.lines import full, resume_sweep
@@ -48,6 +49,15 @@ _HOW = (
     "of a finding that powercut show has explained."
 )
 
+_OF_TABLE = (
+    "In brackets: the crash states that were checked, and of how many workloads a verdict was reached, of "
+    "those that the file system can run."
+)
+_COLOURS = (
+    "Green: safe as far as looked. Red: a finding is new, or data that was synced may be lost. Purple: what "
+    "is known is milder. Yellow: not decided. Grey: not looked at."
+)
+
 _MINUTES = 5
 """For a kernel, where nothing says how long it takes: base images alone may take some of these."""
 Rows = Sequence[tuple[str, Sequence[Standing]]]
@@ -58,7 +68,7 @@ def verdict_page(sweep: Sweep) -> Page:
     rows = list(standings(sweep))
     depth = DEPTHS[sweep.plan.depth]
     looked = f"depth {sweep.plan.depth}: {depth.words}"
-    figures = [looked, f"begun {sweep.begun}" if sweep.begun else "", _figures(rows)]
+    figures = [_figures(rows), looked, _begun(sweep)]
     kernels = [k.title for k in sweep.kernels]
     return Page(
         what="a verdict on configurations",
@@ -68,17 +78,25 @@ def verdict_page(sweep: Sweep) -> Page:
         notice="Interrupted: what was not reached is listed as not looked at." * sweep.interrupted,
         figures=tuple(filter(None, figures)),
         sections=(
-            Section("Verdict", tables=(PageTable(("configuration", *kernels), tuple(map(_row, rows))),)),
+            Section("Verdict", _OF_TABLE, (PageTable(("configuration", *kernels), tuple(map(_row, rows))),)),
             Section("What to do", lines=tuple(advice(rows, sweep.plan.depth))),
             Section("New: no known bug looks like this", findings=tuple(_new(sweep, rows))),
-            Section("Known bugs", lines=tuple(Line(b.title, brief(b)) for b in _bugs(rows))),
+            Section("Known bugs", lines=tuple(Line(b.title, b.name, aside=_of_bug(b)) for b in _bugs(rows))),
             Section("Kernels", lines=tuple(_kernel(sweep, k) for k in sweep.kernels)),
-            Section("How to read this", lines=(Line(_HOW),), in_text=False),
+            Section("How to read this", lines=(Line(_HOW), Line(_COLOURS)), in_text=False),
         ),
         command=shlex.join(["powercut", *sweep.plan.argv]),
         again=_again(sweep, rows),
         data=_for_programs(sweep, rows),
     )
+
+
+def _begun(sweep: Sweep) -> str:
+    return f"begun {datetime.fromisoformat(sweep.begun):%Y-%m-%d %H:%M} UTC" if sweep.begun else ""
+
+
+def _of_bug(bug: KnownBug) -> str:
+    return f"{bug.record.severity.words}; {kernels_with(bug.record)}"
 
 
 def _again(sweep: Sweep, rows: Rows) -> str:
@@ -128,7 +146,8 @@ def cell_text(s: Standing) -> str:
             return f"{s.kind.value}, {plural(len(s.new), 'finding')}{also} ({extent})"
         case Kind.KNOWN:
             severity = f": {s.severity.words}" if s.severity else ""
-            return f"{s.kind.value}, {_names(s)}{severity} ({extent})"
+            names = _names(s) if s.bugs or not severity else "as expected of it"
+            return f"{s.kind.value}, {names}{severity} ({extent})"
         case Kind.SAFE:
             lacking = f"; not run: {s.why}" if s.why and s.looked < s.of else ""
             return f"{s.kind.value} ({extent}{lacking}{besides})"
@@ -182,7 +201,7 @@ def advice(rows: Rows, depth: str) -> Iterator[Line]:
         yield Line(f"Nothing was found against {them}.{longer}", enumerated(clean))
     if known := [name for name in safe if name not in clean]:
         yield Line(
-            f"These workloads found nothing; known bugs, below, may speak against it.{longer}",
+            f"These workloads found nothing, and did not show known bugs, which are named below.{longer}",
             enumerated(known),
         )
     for bug in _bugs(rows):

@@ -159,9 +159,17 @@ def test_a_promise_that_was_broken_makes_the_page_red_and_luck_does_not() -> Non
     for cell, kind in ((KEPT, "pass"), (HELD, "pass"), (NO, "pass"), (BROKEN, "fail")):
         assert page_of(table(cell), chosen).kind == kind
     assert "1 of 1 answer is yes" in headline(table(KEPT))
-    assert headline(table(KEPT, BROKEN)) == "2 columns: 1 of 2 answers are yes, 1 no; 1 promise broken; " + (
+    assert headline(table(KEPT, BROKEN)) == "2 modes: 1 of 2 answers are yes, 1 no; 1 promise broken; " + (
         "new findings of other oracles in 1 cell"
     )
+
+
+def test_the_head_counts_modes_and_kernels_and_not_columns_that_the_table_does_not_have() -> None:
+    """`80 columns`, over a table of nine: each file system has one there."""
+    one = table(KEPT)
+    (mode,) = one.columns.values()
+    of = {k: msgspec.structs.replace(mode, item=k, asked=k) for k in ("debian-6.12", "debian-7.3")}
+    assert headline(replace(one, columns=of)).startswith("1 mode on 2 kernels: ")
 
 
 KNOWN = msgspec.structs.replace(NO, promised=True, known_no=5, known=("a-bug",))

@@ -203,6 +203,16 @@ def test_the_page_says_what_to_do_of_every_kind() -> None:
     assert "xfs/default, ext4/nobarrier, f2fs/posix and gfs2/default: On 6.2 nothing is known: not" in text
 
 
+def test_the_page_says_how_to_read_it_and_when_it_was_begun() -> None:
+    """Colours had no legend, figures in brackets no words, and the time was `2026-11-26T00:00:00+00:00`."""
+    page = verdict_page(sweep((answer("xfs/default", KNOWN),)))
+    assert "begun 2026-11-26 00:00 UTC" in page.text()
+    assert "In brackets: the crash states that were checked" in page.html()
+    assert "Purple: " in page.html()
+    assert "Purple: " not in page.text() + page.markdown()
+    assert "<code>xfs-sync-no-flush</code> XFS: sync(2) and syncfs(2) return without a flush" in page.html()
+
+
 FLAG = Seen("usable", "dirty", "vfat-default/a@4", 3, expected="the dirty flag stays")
 BARE = Seen("readable", "EIO", "vfat-default/a@5", 3, expected="a directory without its first cluster")
 
@@ -219,13 +229,13 @@ BARE = Seen("readable", "EIO", "vfat-default/a@5", 3, expected="a directory with
         (
             (FLAG, DESIGN),
             ["It is expected to lose data: it sends no flush.", "It is expected to be damaged"],
-            "broken: known, losses that are expected: loses data that was synced (",
+            "broken: known, as expected of it: loses data that was synced (",
             "loses-synced",
         ),
         (
             (msgspec.structs.replace(FLAG, oracle="size"), BARE),
             ["It is expected to damage data that was not synced: the dirty", "It is expected to be damaged"],
-            "broken: known, losses that are expected: damages data that was not synced (",
+            "broken: known, as expected of it: damages data that was not synced (",
             "damages-unsynced",
         ),
         (
@@ -234,7 +244,7 @@ BARE = Seen("readable", "EIO", "vfat-default/a@5", 3, expected="a directory with
                 "It is expected to be damaged, or to need a repair: the dirty flag stays.",
                 "expected to lose data",
             ],
-            "broken: known, losses that are expected: makes the file system unusable without repair (",
+            "broken: known, as expected of it: makes the file system unusable without repair (",
             "destroys",
         ),
     ],
@@ -351,7 +361,10 @@ def test_a_known_bug_that_no_workload_showed_is_told_of() -> None:
     release = [msgspec.structs.replace(k, release="6.12.117+deb12-amd64") for k in both_safe.kernels]
     text = verdict_page(replace(both_safe, kernels=tuple(release))).text()
     assert "ext4/ordered: Nothing was found against it." in text
-    assert "xfs/default: These workloads found nothing; known bugs, below, may speak against it." in text
+    assert (
+        "xfs/default: These workloads found nothing, and did not show known bugs, which are named below."
+        in text
+    )
     rows = list(csv.DictReader(io.StringIO(verdict_csv(replace(plain, kernels=kernels)))))
     told = [row["known_bugs_not_shown"] for row in rows if row["configuration"] == "xfs/default"]
     assert told == ["xfs-repair-clears-attributes xfs-sync-no-flush", "xfs-repair-clears-attributes"]
