@@ -239,8 +239,8 @@ def _need_commits(kernels: CommitTree, plan: PatchPlan) -> None:
 def _show(plan: PatchPlan) -> ExitCode:
     """Print what would be asked (--no-action)."""
     console.say(f"{plan.series.head} against {plan.series.base}: {plural(len(plan.commits), 'commit')}")
-    for stage in plan.stages:
-        console.say(f"{stage.name}: {', '.join(stage.modes)}: {named_few(stage.workloads, 3)}")
+    for stage in plan.stages:  # in their order, as far as the time goes
+        console.say(f"stage {stage.name}: {named_few(stage.workloads, 3)} in {', '.join(stage.modes)}")
     if mistakes := [m for m in plan.mistakes if not m.reverts]:
         console.say(f"then {plural(len(mistakes), 'mistake')} to plant, such as {mistakes[0]}")
     if hunks := len(plan.mistakes) - len(mistakes):

@@ -72,7 +72,7 @@ def explain_first(store: RunStore, named: Named, accel: str) -> bool:
         if time.monotonic() >= until:
             raise _TimeUp
 
-    told = 0
+    told, controls = 0, set[str]()
     try:
         for finding in chosen:
             need_time(0)
@@ -80,11 +80,8 @@ def explain_first(store: RunStore, named: Named, accel: str) -> bool:
                 found = _kept_or_found(store, finding, named, accel, need_time)
             if found:
                 told += 1
-                where = f"{finding.id}, {found.point}"
-                told_by = "cause" if found.lines.get("cause") else "missing"
-                other = (f"{label}: {found.lines.get(label)}" for label in (told_by, "control"))
-                by_control = "; ".join((found.headline, *(o for o in other if not o.endswith(": None"))))
-                console.say(one_line(f"{where}: {found.mechanism or by_control}"))
+                why = found.mechanism or "; ".join((found.headline, *_by_control(found, controls)))
+                console.say(one_line(f"{finding.id}, {found.point}: {why}"))
     except (_TimeUp, KeyboardInterrupt):
         others = f"powercut show --all --from {source_words(store, str(store.path))}"
         console.say(f"{told} of {len(chosen)} explained; the others: {one_line(others)}")
@@ -92,6 +89,14 @@ def explain_first(store: RunStore, named: Named, accel: str) -> bool:
         _say_new(chosen, store)
         rewrite_reports(store)
     return bool(told)
+
+
+def _by_control(found: Explanation, told: set[str]) -> Iterator[str]:
+    """What tells the cause, and the control; one that another line has, in two words."""
+    for label in ("cause" if found.lines.get("cause") else "missing", "control"):
+        if said := found.lines.get(label):
+            yield f"{label}: {'as above' if said in told else said}"
+    told.add(found.lines.get("control", ""))
 
 
 def _say_new(before: Sequence[Finding], store: RunStore) -> None:

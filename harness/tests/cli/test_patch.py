@@ -140,3 +140,12 @@ def test_a_build_that_is_interrupted_names_its_directory_and_goes_on(
 
 TREE: Any = SimpleNamespace(tree=Path("/linux"))
 _WHO = ["-c", "user.name=t", "-c", "user.email=t@localhost"]
+
+
+def test_what_would_be_asked_says_which_word_is_what(capsys: pytest.CaptureFixture[str]) -> None:
+    """`quick: ext4/fast_commit, ext4/ordered: quick`: a stage, modes and workloads, and nothing said which."""
+    asked = plan(QUICK)
+    patch._show(asked)
+    (stage, *_) = asked.stages
+    told = f"stage {stage.name}: {', '.join(stage.workloads)} in {', '.join(stage.modes)}\n"
+    assert told in capsys.readouterr().out

@@ -122,6 +122,23 @@ def test_where_no_mechanism_is_told_the_line_has_the_remedy(
     assert f"{first.summary}; missing: fsync of `t`" in capsys.readouterr().out
 
 
+def test_a_control_that_findings_share_is_told_once(
+    run: RunStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a program on `any`, the same eighty words stood behind each of its findings."""
+    lines = {"missing": "fsync of `t`", "control": "with these, none of 172 states fails"}
+
+    def find(_: RunStore, finding: Finding, *__: object) -> tuple[Explanation, str]:
+        return Explanation(finding.id, finding.summary, "", lines, (), str(finding.crash_point)), ""
+
+    monkeypatch.setattr(why, "find_out", find)
+    assert len(list(why.first_of_each(run))) > 1
+    why.explain_first(run, Named(), "auto")
+    said = capsys.readouterr().out
+    assert said.count(f"; control: {lines['control']}") == 1
+    assert said.count("; control: as above") == said.count("; missing: fsync of `t`") - 1
+
+
 def test_it_ends_within_its_time_and_says_what_is_left(
     run: RunStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
