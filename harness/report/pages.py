@@ -8,15 +8,34 @@ import re
 import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import MappingProxyType
+from types import CodeType, MappingProxyType
 
 import jinja2
+import jinja2.bccache
 
 from harness.host.resources import resource
 from harness.host.text import printable
 
 Function = Callable[..., object]
 
+
+class _Compiled(jinja2.BytecodeCache):
+    """What this process has compiled, for all environments: each page has its own, for its filters, and the
+    22 templates of a run take most of the time of its reports.
+    """
+
+    def __init__(self) -> None:
+        self._code: dict[tuple[str, str], CodeType] = {}
+
+    def load_bytecode(self, bucket: jinja2.bccache.Bucket) -> None:
+        bucket.code = self._code.get((bucket.key, bucket.checksum))
+
+    def dump_bytecode(self, bucket: jinja2.bccache.Bucket) -> None:
+        if bucket.code is not None:
+            self._code[bucket.key, bucket.checksum] = bucket.code
+
+
+_COMPILED = _Compiled()
 _RUN = re.compile(r"\d{8}-\d{6}-")
 """How the name of a run directory begins, with its time. Another folder of runs has other files."""
 
@@ -31,6 +50,7 @@ def template(
         loader=jinja2.FileSystemLoader(resource("reports", "templates")),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
+        bytecode_cache=_COMPILED,
         trim_blocks=True,
         lstrip_blocks=True,
         finalize=lambda value: printable(value) if type(value) is str else value,

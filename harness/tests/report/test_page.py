@@ -8,10 +8,11 @@ import os
 import shlex
 from pathlib import Path
 
+import jinja2
 import pytest
 
 from harness.report.page import Cell, Finding, Line, Page, PageTable, Section
-from harness.report.pages import on_page
+from harness.report.pages import on_page, template
 
 FOREIGN = "<script>alert(1)</script> \x1b[31m\nreproduce: rm -rf /"
 
@@ -137,3 +138,10 @@ def test_a_command_of_a_page_works_in_the_working_folder(
         run = out / "runs/20261129-120000-r"
         *_, shown = shlex.split(on_page(shlex.join(["powercut", "verdict", "--resume", str(run)])))
         assert os.path.abspath(shown) == str(run)  # noqa: PTH100  # Path.absolute keeps `..`
+
+
+def test_a_template_is_compiled_once_whatever_its_filters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each page compiled its own anew: most of the time of a run's reports."""
+    assert ">PROMISES WERE BROKEN" in template("page.html", capitalised=str.upper).render(page=page())
+    monkeypatch.setattr(jinja2.Environment, "compile", None)
+    assert ">promises were broken" in template("page.html", capitalised=str.lower).render(page=page())
