@@ -524,9 +524,10 @@ def workload_sets() -> dict[str, list[str]]:
     """The names of the workloads in each set, by the set's name: `all` files, all `applications`, each
     directory with several, each folder of files, and each `workloads/NAME.set`, which has one name per line.
     """
-    sets = {"all": list(workload_files()), "applications": list(applications())}
+    of_applications = applications()
+    sets = {"all": list(workload_files()), "applications": list(of_applications)}
     sets |= {name: list(files) for name, files in folder_sets().items()}
-    for name, folder in applications().items():
+    for name, folder in of_applications.items():
         if name != folder.name:
             sets.setdefault(folder.name, []).append(name)
     for path in sorted(resource("workloads").glob("*.set")):

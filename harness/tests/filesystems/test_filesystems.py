@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import shutil
 import struct
 import threading
 import tomllib
@@ -16,6 +17,7 @@ import pytest
 
 from harness.errors import EnvironmentLacks, UsageError
 from harness.expectations import covers, first_match, read_expectations
+from harness.filesystems import profiles as profiles_module
 from harness.filesystems.layers import layers
 from harness.filesystems.profile import Profile
 from harness.filesystems.profiles import complaints, profiles, select_profiles
@@ -448,6 +450,21 @@ def test_what_is_missing_names_its_package(tmp_path: Path) -> None:
     missing = with_tools(mkfs=here, fsck=Tool("fsck.nothing", "nothing-progs")).lacks()
     assert "fsck.nothing" in missing
     assert "apt-get install nothing-progs" in missing
+
+
+def test_modes_are_made_once_until_a_file_of_theirs_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were made anew a dozen times in a run."""
+    shutil.copytree(resource("vms", "filesystems"), tmp_path / "vms" / "filesystems")
+    monkeypatch.setattr(profiles_module, "resource", tmp_path.joinpath)
+    (first,), (second,) = select_profiles(["ext4/ordered"]), select_profiles(["ext4/ordered"])
+    assert first is second
+    mode = tmp_path / "vms" / "filesystems" / "ext4" / "ordered.toml"
+    mode.write_text(mode.read_text().replace(first.summary, "something else"))
+    (changed,) = select_profiles(["ext4/ordered"])
+    assert changed.summary == "something else"
+    assert changed is not first
 
 
 def test_a_mode_may_leave_out_arguments_of_mkfs() -> None:
