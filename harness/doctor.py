@@ -164,8 +164,16 @@ def _of_other_releases() -> Iterator[HostCheck]:
 
 
 def _of_workloads() -> Iterator[HostCheck]:
-    for (wanted, package), users in sorted(_host_files().items()):
-        yield _file(wanted, package, sorted(users))
+    """The files of the host that workloads bring. Of those of one package the first stands for all."""
+    users: dict[tuple[str, str], set[str]] = {}
+    packages: dict[str, str] = {}
+    for workload in select_workloads(["applications"]):
+        for wanted in workload.host_files:
+            path, _, package = wanted.partition(":")
+            first = packages.setdefault(package or path, path)
+            users.setdefault((first, package), set()).add(workload.name)
+    for (path, package), whose in sorted(users.items()):
+        yield _file(path, package, sorted(whose))
 
 
 def _basics() -> Iterator[HostCheck]:
@@ -208,20 +216,6 @@ def _programs() -> dict[tuple[str, str], set[str]]:
         for wanted in workload.programs:
             name, _, package = wanted.partition(":")
             users[name, package or name].add(workload.name)
-    return users
-
-
-def _host_files() -> dict[tuple[str, str], set[str]]:
-    """The workloads that bring each file of the host, by (path, package). Of the files of one package the
-    first stands for all.
-    """
-    users: dict[tuple[str, str], set[str]] = {}
-    packages: dict[str, str] = {}
-    for workload in select_workloads(["applications"]):
-        for wanted in workload.host_files:
-            path, _, package = wanted.partition(":")
-            first = packages.setdefault(package or path, path)
-            users.setdefault((first, package), set()).add(workload.name)
     return users
 
 

@@ -311,7 +311,7 @@ def _base_images(
     for p in asked.able:
         try:
             kept = store.layout.base(p.filesystem, p.mode)
-            if p.folder and not _is_recorded_on(plan, p, store.layout):
+            if p.folder and not (plan.recordings or store.layout.recordings(p.filesystem, p.mode)):
                 kept.unlink(missing_ok=True)
             if p.is_finished_in_guest and not kept.exists():
                 kept = _unfinished(kept)
@@ -325,11 +325,6 @@ def _base_images(
 def _unfinished(base: Path) -> Path:
     """Where a base image is until a guest has finished it."""
     return base.with_suffix(".unfinished")
-
-
-def _is_recorded_on(plan: Plan, profile: Profile, run: RunLayout) -> bool:
-    """Whether something was already recorded on the base image of a mode."""
-    return bool(plan.recordings or run.recordings(profile.filesystem, profile.mode))
 
 
 def _taking(plan: Plan, profile: Profile) -> Profile:
@@ -535,26 +530,21 @@ class _End:
 
 
 def _end_of(progress: Progress, work: Callable[[], None]) -> _End:
-    """Do the work until its end, until the plan's limits stop it, or until the user does."""
+    """Do the work until its end, until the plan's limits stop it, or until the user does; say which."""
     try:
-        return _told_end_of(progress, work)
-    except OutputClosed as e:
+        try:
+            work()
+        except EnoughDone as e:
+            progress.say(f"{e}: stopping guests and saving the verdicts so far")
+            return _End(stopped=str(e))
+        except ClusterGone as e:
+            progress.say(f"{e.what}: saving the verdicts so far")
+            return _End(gone=e)
+        except KeyboardInterrupt:
+            progress.say("interrupted: stopping guests and saving the verdicts so far")
+            return _End(interrupted=True)
+    except OutputClosed as e:  # by the work, or while that was said
         return _End(gone=e)
-
-
-def _told_end_of(progress: Progress, work: Callable[[], None]) -> _End:
-    """The same, and say why it ended. Raises OutputClosed."""
-    try:
-        work()
-    except EnoughDone as e:
-        progress.say(f"{e}: stopping guests and saving the verdicts so far")
-        return _End(stopped=str(e))
-    except ClusterGone as e:
-        progress.say(f"{e.what}: saving the verdicts so far")
-        return _End(gone=e)
-    except KeyboardInterrupt:
-        progress.say("interrupted: stopping guests and saving the verdicts so far")
-        return _End(interrupted=True)
     return _End()
 
 

@@ -154,7 +154,10 @@ class Ext4:
         self._last: dict[int, bytes] = {}
         self._changed: dict[tuple[int, int], list[int]] = {}  # (entry, device block) -> inodes changed
         self._read_groups()
-        self._read_inodes()
+        for block in itertools.islice(self._table_places(), _MAX_TABLE_BLOCKS):
+            data = self._image.read(block * self._block, self._block)
+            if data.strip(b"\0"):
+                self._learn_table(-1, block, data)
         self._find_journal()
 
     # --- layout -------------------------------------------------------------------------------
@@ -198,12 +201,6 @@ class Ext4:
             self._fixed[first + 1 + n] = f"group descriptors{copy}"
         for n in range(layout.reserved if has_super else 0):
             self._fixed.setdefault(first + 1 + behind + n, f"reserved group descriptors{copy}")
-
-    def _read_inodes(self) -> None:
-        for block in itertools.islice(self._table_places(), _MAX_TABLE_BLOCKS):
-            data = self._image.read(block * self._block, self._block)
-            if data.strip(b"\0"):
-                self._learn_table(-1, block, data)
 
     def _table_places(self) -> Iterator[int]:
         """The blocks of all inode tables, each once."""

@@ -58,7 +58,8 @@ def named_log(
     submission, where that is known.
     """
     form = _format(Image(base), second_bytes)
-    entries = _ordered(log.entries, order)
+    known = [log.entries[n] for n in order if 0 <= n < len(log.entries)]
+    entries = known or list(log.entries)
     for write in _writes(entries, contents):
         form.learn(write)
     names = {w.entry: tuple(_with_paths(name_write(form, w), paths)) for w in _writes(entries, contents)}
@@ -76,11 +77,6 @@ def written_paths(operations: Sequence[Operation]) -> list[str]:
             opened[op.target] = op.path
         found.append(opened.get(op.path, op.path))
     return found
-
-
-def _ordered(entries: Sequence[LogEntry], order: Iterable[int]) -> list[LogEntry]:
-    known = [entries[n] for n in order if 0 <= n < len(entries)]
-    return known or list(entries)
 
 
 def _writes(entries: Iterable[LogEntry], contents: Path) -> Iterator[Write]:

@@ -164,8 +164,10 @@ class Limits:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._deadline = None if plan.minutes is None else time.monotonic() + plan.minutes * 60
-        self._failures = 0  # cases that ended with a finding that nobody expects
+        self.deadline = None if plan.minutes is None else time.monotonic() + plan.minutes * 60
+        """When the run's time is up, by the monotonic clock."""
+        self.failures = 0
+        """Cases that ended with a finding that nobody expects; counted where the plan allows so many."""
         self._stopped = False
 
     def stop(self) -> None:
@@ -175,32 +177,22 @@ class Limits:
     def ended(self, store: RunStore, case: CaseId) -> None:
         """Count a case that came to its end."""
         if self._plan.max_failures is not None:
-            self._failures += any(f.expectation is None for f in store.findings_of(case))
-
-    @property
-    def failures(self) -> int:
-        """Cases that ended with a finding that nobody expects; counted where the plan allows so many."""
-        return self._failures
+            self.failures += any(f.expectation is None for f in store.findings_of(case))
 
     @property
     def enough_failed(self) -> bool:
         """Whether as many cases have failed as the plan allows."""
-        return self._plan.max_failures is not None and self._failures >= self._plan.max_failures
+        return self._plan.max_failures is not None and self.failures >= self._plan.max_failures
 
     def need_more(self) -> None:
         """Raises EnoughDone."""
         if self._stopped:
             raise EnoughDone("no more was asked for")
         if self.enough_failed:
-            cases = "1 case" if self._failures == 1 else f"{self._failures} cases"
+            cases = "1 case" if self.failures == 1 else f"{self.failures} cases"
             raise EnoughDone(f"{cases} failed, and no more were asked for")
-        if self._deadline is not None and time.monotonic() >= self._deadline:
+        if self.deadline is not None and time.monotonic() >= self.deadline:
             raise EnoughDone("the time given is up")
-
-    @property
-    def deadline(self) -> float | None:
-        """When the run's time is up, by the monotonic clock."""
-        return self._deadline
 
 
 class Casework:

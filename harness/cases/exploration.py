@@ -287,11 +287,13 @@ class Exploration:
         self._batch: list[_Visit] = []
         self._queue: deque[_Visit] = deque()
         self._reported = 0
-        self._visits = 0
+        self.visits = 0
+        """How many were planned by now."""
         self._visits_reported = 0
         self._recalled: list[_Found] = []
         self._plain: deque[tuple[int, Group, TimeCoverage]] | None = None
-        self._ended = self._failed = False
+        self.ended = self._failed = False
+        """`ended`: whether nothing is left to visit, so that `coverage` may be asked."""
         self._complete = False
         self._why = ""
         self.recoveries: list[RecoveryLog] = []
@@ -339,7 +341,7 @@ class Exploration:
             yield
         except BaseException:
             with self._lock:
-                self._failed = self._ended = True
+                self._failed = self.ended = True
                 self._changed.notify_all()
             raise
 
@@ -351,36 +353,26 @@ class Exploration:
             return self._examiner.visit(session, group.states, self._stop)
         return self._contents.visit(self._examiner, session, group, self._stop)
 
-    @property
-    def visits(self) -> int:
-        """How many were planned by now."""
-        return self._visits
-
-    @property
-    def ended(self) -> bool:
-        """Whether nothing is left to visit, so that `coverage` may be asked."""
-        return self._ended
-
     def reopen(self) -> bool:
         """Whether workers have to work on it again: after its end, somebody found the memo mismatched, and
         it had answered something.
         """
         with self._lock:
             if self._plain is None and self._recalled and self._examiner.memo.mismatch:
-                self._ended = False
-            return not self._ended
+                self.ended = False
+            return not self.ended
 
     def _next(self) -> _Visit | None:
         """The next state to visit, if it is planned."""
         with self._lock:
-            if self._ended or self._stop.is_set() or not self._queue or self._is_late():
+            if self.ended or self._stop.is_set() or not self._queue or self._is_late():
                 return None
             return self._queue.popleft()
 
     def _take(self) -> _Visit | None:
         """The next state to visit; waits for what others visit, if that decides it. None: no more."""
         with self._lock:
-            while not (self._ended or self._stop.is_set()):
+            while not (self.ended or self._stop.is_set()):
                 if self._queue and self._is_late():
                     self._put_back()
                 if self._queue:
@@ -391,7 +383,7 @@ class Exploration:
                 try:
                     self._plan()
                 except BaseException:
-                    self._failed = self._ended = True
+                    self._failed = self.ended = True
                     raise
                 finally:
                     self._changed.notify_all()
@@ -416,7 +408,7 @@ class Exploration:
         try:
             number = self._examiner.learn(state, result.observation, visit.expected)
         except BaseException:
-            self._failed = self._ended = True
+            self._failed = self.ended = True
             raise
         finally:
             self._report([result])
@@ -515,18 +507,18 @@ class Exploration:
     def _plan(self) -> None:
         """Make the next batch, or end."""
         self._batch, self._reported = [], 0
-        while not (self._batch or self._ended or self._stop.is_set()):
+        while not (self._batch or self.ended or self._stop.is_set()):
             if self._plain is not None or not self._examiner.memo.recalls:
                 self._plan_plainly()
             elif self._left:
                 self._plan_by_memo()
             else:
                 self._left = next(self._parts, [])
-        self._visits += len(self._batch)
+        self.visits += len(self._batch)
         self._queue = deque(self._batch)
 
     def _end(self, *, complete: bool, why: str = "") -> None:
-        self._ended, self._complete, self._why = True, complete, why
+        self.ended, self._complete, self._why = True, complete, why
 
     def _is_late(self) -> bool:
         """Whether the budget's time is up; it does not apply to pass 0."""
@@ -538,14 +530,14 @@ class Exploration:
         """How many states may be visited next."""
         if self._pass == 0 or self._budget.visits is None:
             return BATCH_MAX
-        return max(0, min(BATCH_MAX, self._budget.visits - self._visits))
+        return max(0, min(BATCH_MAX, self._budget.visits - self.visits))
 
     def _put_back(self) -> None:
         """Take what nobody visits any more out of the batch: a guest that hangs takes a minute for each."""
         back = list(self._queue)
         del self._batch[len(self._batch) - len(back) :]
         self._queue.clear()
-        self._visits -= len(back)
+        self.visits -= len(back)
         if self._plain is not None:
             self._plain.extendleft((self._pass, v.group, v.time) for v in reversed(back))
         else:
@@ -766,7 +758,10 @@ class Exploration:
             return False
         if one.unobserved or not one.outcomes:
             return False
-        first, *others = (self._examiner.memo.outcome(number) for number in one.outcomes)
+        return self._same(one.outcomes)
+
+    def _same(self, numbers: Iterable[int]) -> bool:
+        first, *others = map(self._examiner.memo.outcome, numbers)
         return all(self._examiner.memo.same(first, other) for other in others)
 
     def _draw(self, one: TimeCoverage) -> list[TimeCoverage]:
@@ -789,9 +784,7 @@ class Exploration:
     def _no_difference(self, one: TimeCoverage, drawn: Sequence[TimeCoverage]) -> bool:
         if any(t.unobserved or not t.outcomes for t in drawn):
             return False
-        numbers = {number for t in (one, *drawn) for number in t.outcomes}
-        first, *others = (self._examiner.memo.outcome(number) for number in numbers)
-        return all(self._examiner.memo.same(first, other) for other in others)
+        return self._same({number for t in (one, *drawn) for number in t.outcomes})
 
     # --- without a memo -----------------------------------------------------------------------
 
@@ -845,14 +838,16 @@ class Exploration:
         """
         if self._failed:
             raise RuntimeError("an exploration that failed does not know how far it came")
-        visited = self._visits - len(self._queue)
+        visited = self.visits - len(self._queue)
         if self._visits_reported != visited:
             raise RuntimeError(f"{visited} states were visited, {self._visits_reported} of them reported")
         if not any(t.crash_time for t in self._times):
             left = len(self._plain or ()) + sum(1 for t in self._times if not t.reported)
-            return Coverage(0, -1, left, self._visits, self._why) if left else None
+            return Coverage(0, -1, left, self.visits, self._why) if left else None
         if self._plain is not None:
-            return self._of_defaults(len(self._plain))
+            left = len(self._plain)
+            volatile = sum(1 for t in self._times if t.crash_time and t.crash_time.choices.volatile)
+            return Coverage(len(self._times), -1 if left else 0, volatile + left, self.visits, self._why)
         sampled, ambiguous = [t for t in self._times if t.drawn], sum(legal.ambiguous for legal in self._cut)
         losses = None if self._complete and not ambiguous else self._pass - 1
         if crowded := sum(t.crowded for t in self._times):
@@ -864,7 +859,7 @@ class Exploration:
         unclear = [f"at {n} crash times {what}" for what, n in self._unclear.items()]
         why = "; ".join(filter(None, [self._why, *unclear, _CROWDED.format(crowded) if crowded else ""]))
         drawn = sum(t.drawn for t in sampled)
-        return Coverage(len(self._times), losses, left, self._visits, why, len(sampled), drawn)
+        return Coverage(len(self._times), losses, left, self.visits, why, len(sampled), drawn)
 
     @property
     def _cut(self) -> list[LegalStates]:
@@ -875,10 +870,6 @@ class Exploration:
     @property
     def _unclear(self) -> Counter[Unclear]:
         return sum((legal.unclear for legal in self._cut), Counter[Unclear]())
-
-    def _of_defaults(self, left: int) -> Coverage:
-        volatile = sum(1 for t in self._times if t.crash_time and t.crash_time.choices.volatile)
-        return Coverage(len(self._times), -1 if left else 0, volatile + left, self._visits, self._why)
 
 
 _MANY = "more than are listed"

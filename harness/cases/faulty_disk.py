@@ -108,7 +108,8 @@ class FaultyDisk:
         )
         self._begun: float | None = None
         self._changed = threading.Lock()
-        self._next = 0
+        self.visits = 0
+        """How many were begun by now."""
         self._done: list[tuple[FaultInjection, str]] = []
         self._missed: list[tuple[FaultInjection, JudgedGroup]] = []
         self._failed = False
@@ -133,14 +134,9 @@ class FaultyDisk:
             self._settle()
 
     @property
-    def visits(self) -> int:
-        """How many were begun by now."""
-        return self._next
-
-    @property
     def ended(self) -> bool:
         """Whether nothing is left to try."""
-        return self._next >= self._wanted
+        return self.visits >= self._wanted
 
     def _take(self) -> FaultInjection | None:
         with self._changed:
@@ -150,14 +146,14 @@ class FaultyDisk:
             late = self._budget.is_spent(-1, now - self._begun)
             if self.ended or late or self._failed or self._stop.is_set():
                 return None
-            self._next += 1
-            return self._injections[self._next - 1]
+            self.visits += 1
+            return self._injections[self.visits - 1]
 
     def _settle(self) -> None:
         """Once nothing is under way, see to the injections whose fault befell nothing. If that is so of all
         of a cell, nobody knows what such a fault does.
         """
-        if len(self._done) + len(self._missed) < self._next:
+        if len(self._done) + len(self._missed) < self.visits:
             return
         known = {injection.target.cell for injection, came in self._done if came != UNDECIDED}
         while self._missed:
@@ -179,8 +175,8 @@ class FaultyDisk:
         """The faults that were tried, and their effects. Raises RuntimeError after a failure, or if an
         injection was begun and not reported.
         """
-        if self._failed or len(self._done) != self._next:
-            raise RuntimeError(f"{self._next} faults were tried, {len(self._done)} of them reported")
+        if self._failed or len(self._done) != self.visits:
+            raise RuntimeError(f"{self.visits} faults were tried, {len(self._done)} of them reported")
         order = {injection: n for n, injection in enumerate(self._injections)}
         cells: dict[tuple[str, str], list[tuple[FaultInjection, str]]] = defaultdict(list)
         for injection, came in sorted(self._done, key=lambda done: order[done[0]]):
@@ -191,7 +187,7 @@ class FaultyDisk:
             sum(len(e.requests_seen) for e in self.before),
             sum(e.unasked for e in self.before),
             len(self._injections),
-            self._next,
+            self.visits,
             tuple(
                 DiskCell(
                     fault,

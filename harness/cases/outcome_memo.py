@@ -86,7 +86,8 @@ class OutcomeMemo:
         self._mismatching = threading.Lock()
         self._mismatch = mismatch
         self._on_mismatch = on_mismatch
-        self._recalls = not mismatch
+        self.recalls = not mismatch
+        """Whether anything may be recalled: outcomes, and fsck's answers."""
 
     def close(self) -> None:
         """End the disk process. The memo may be used on: another one is started. Whoever waits for its answer
@@ -99,12 +100,7 @@ class OutcomeMemo:
 
     def turn_off(self) -> None:
         """Recall nothing from now on, for a reason other than a mismatch."""
-        self._recalls = False
-
-    @property
-    def recalls(self) -> bool:
-        """Whether anything may be recalled: outcomes, and fsck's answers."""
-        return self._recalls
+        self.recalls = False
 
     @property
     def mismatch(self) -> str:
@@ -302,7 +298,7 @@ class OutcomeMemo:
     def give_up(self, state: CrashState, why: str = _NOT_DETERMINISTIC) -> None:
         """A visit to this state, here or in a worker's process, found a mismatch. `why`: in words."""
         with self._mismatching:
-            self._recalls = False
+            self.recalls = False
             if not self._mismatch:
                 self._mismatch = why.replace("{state}", str(state))
                 self._on_mismatch(self._mismatch)

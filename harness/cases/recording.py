@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 import msgspec
 
@@ -62,6 +62,8 @@ from harness.writelog import WriteLog, read_log
 from harness.writelog.calls import NOT_NOTED, Places, ProgramCalls, calls_of
 from harness.writelog.events import no_events, times_of, why_no_events
 from harness.writelog.times import Times
+
+T = TypeVar("T")
 
 COPY_BYTES = 1 << 20
 UNTOUCHED = CrashState(0)
@@ -341,7 +343,10 @@ def keep_taken(taken: Taken, kept: CaseLayout, scratch: Path) -> Recording:
     """
     made = recording_of(taken)
     pack(taken.log, kept.log)
-    _keep_events(taken.events, kept.events, scratch / f"{taken.log.name}.events")
+    events = scratch / f"{taken.log.name}.events"
+    events.write_text(taken.events)
+    pack(events, kept.events)
+    events.unlink()
     write_atomically(kept.console, taken.console)
     write_atomically(kept.said, json_bytes(taken.said))
     write_atomically(kept.history, json_bytes(made.history))  # last: it says that the rest is there
@@ -356,12 +361,6 @@ def recording_of(taken: Taken) -> Recording:
         taken.case, taken.profile, taken.workload, taken.base, taken.log, written, history, said=taken.said
     )
     return made.with_events(taken.events)
-
-
-def _keep_events(events: str, kept: Path, scratch: Path) -> None:
-    scratch.write_text(events)
-    pack(scratch, kept)
-    scratch.unlink()
 
 
 def read_events_of(kept: CaseLayout, scratch: Path) -> str:
@@ -415,18 +414,17 @@ def read_said(file: Path) -> tuple[Said, ...]:
     """The kernel's messages during a recording, as a run directory keeps them. Raises StoreError for a
     damaged file, OSError.
     """
-    if not file.exists():
-        return ()
-    try:
-        return msgspec.json.decode(file.read_bytes(), type=tuple[Said, ...])
-    except (msgspec.MsgspecError, ValueError, RecursionError) as e:
-        raise StoreError(f"{file} is damaged: {e}", "record the case again") from e
+    return _decoded(file, tuple[Said, ...]) if file.exists() else ()
 
 
 def read_history(file: Path) -> History:
     """The history that a run directory keeps. Raises StoreError for a damaged file."""
+    return _decoded(file, History)
+
+
+def _decoded(file: Path, kind: type[T]) -> T:
     try:
-        return msgspec.json.decode(file.read_bytes(), type=History)
+        return msgspec.json.decode(file.read_bytes(), type=kind)
     except (msgspec.MsgspecError, ValueError, RecursionError) as e:
         raise StoreError(f"{file} is damaged: {e}", "record the case again") from e
 

@@ -297,10 +297,7 @@ class FaultSeries(Series[Trial]):
         return page_of(self.campaign)
 
     def _row(self, fault: PlantedFault) -> Row:
-        return row_of(fault, self.whole(self._trials[fault.name]), self._baseline_of(fault))
-
-    def _baseline_of(self, fault: PlantedFault) -> Trial:
-        return self._joined(self._baseline_items(fault))
+        return row_of(fault, self.whole(self._trials[fault.name]), self._joined(self._baseline_items(fault)))
 
     def _baseline_items(self, fault: PlantedFault) -> list[Item]:
         """The runs of the unmodified kernel that a fault is held against: on such a disk, with recoveries cut
@@ -348,10 +345,9 @@ def asked_key(
     modes: Sequence[str],
     workloads: Sequence[str],
     fault_models: Sequence[str],
-    shard: str = "",
 ) -> str:
     """A key for the question of a trial: its kernel, its modes, and the operations of its workloads."""
-    return key_of(kernel, modes, done_by(workloads, shard), fault_models)
+    return key_of(kernel, modes, done_by(workloads), fault_models)
 
 
 Done = tuple[str, list[str], list[str]]

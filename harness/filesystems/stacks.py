@@ -114,17 +114,14 @@ class Stacked:
     def start(self) -> str:
         """The steps after a power cut."""
         degraded = self.missing is not None and self.stack.start_degraded
-        return self._filled(self.stack.start_degraded if degraded else self.stack.start)
+        there = [f"/dev/member-{n}" for n in range(len(self.stack.members)) if n != self.missing]
+        return (self.stack.start_degraded if degraded else self.stack.start).replace(MEMBERS, " ".join(there))
 
     @property
     def start_whole(self) -> str:
         """The steps where no member is missing, as when it is recorded."""
         there = " ".join(f"/dev/member-{n}" for n in range(len(self.stack.members)))
         return self.stack.start.replace(MEMBERS, there)
-
-    def _filled(self, steps: str) -> str:
-        there = [f"/dev/member-{n}" for n in range(len(self.stack.members)) if n != self.missing]
-        return steps.replace(MEMBERS, " ".join(there))
 
     def making(self, lines: Sequence[Sequence[str]]) -> str:
         """The script that makes the stack, and does what makes a file system on it."""

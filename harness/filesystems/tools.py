@@ -94,7 +94,12 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def path(self) -> str:
         """Its path; sbin is searched too, and the cache. Raises EnvironmentLacks if it is missing."""
         if self.always:
-            return self._fetched()
+            if kept := cached_program(self.program, self.package, self.release):
+                return str(kept)
+            raise EnvironmentLacks(
+                f"{self.title} is not in the cache",
+                "run powercut fetch for this mode, where there is a network",
+            )
         found = shutil.which(self.program, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
         fetched = cached_program(self.program, self.package) if self.suites and not found else None
         if fetched:
@@ -102,14 +107,6 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if not found:
             raise EnvironmentLacks(f"{self.program} is not installed", f"run: apt-get install {self.package}")
         return found
-
-    def _fetched(self) -> str:
-        if found := cached_program(self.program, self.package, self.release):
-            return str(found)
-        raise EnvironmentLacks(
-            f"{self.title} is not in the cache",
-            "run powercut fetch for this mode, where there is a network",
-        )
 
     @property
     def release(self) -> str:

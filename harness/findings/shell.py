@@ -40,10 +40,6 @@ def _on_path(command: str) -> Callable[[Operation, str], str]:
     return lambda op, _: f"{command} {_quoted(op.path)}"
 
 
-def _to_target(command: str) -> Callable[[Operation, str], str]:
-    return lambda op, _: f"{command} {_quoted(op.path)} {_quoted(op.target)}"
-
-
 def _nameless(op: Operation, letter: str) -> str:
     write = f"-c 'pwrite -q -S {ord(letter):#x} 0 {op.length}'"
     link = shlex.quote(f"flink {_plain(op.path)}")
@@ -136,7 +132,7 @@ _LINES: dict[OperationKind, Callable[[Operation, str], str]] = {
     OperationKind.MMAP_WRITE: _stored,
     OperationKind.TRUNCATE: lambda op, _: f"truncate -s {op.length} {_quoted(op.path)}",
     OperationKind.FALLOCATE: _allocated,
-    OperationKind.LINK: _to_target("ln -T"),
+    OperationKind.LINK: lambda op, _: f"ln -T {_quoted(op.path)} {_quoted(op.target)}",
     OperationKind.SYMLINK: _linked_softly,
     OperationKind.RENAME: _renamed,
     OperationKind.EXCHANGE: _exchanged,

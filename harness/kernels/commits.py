@@ -455,20 +455,16 @@ class CommitTree:
         """How two commits differ in a file, without lines around; with the function that each place is in.
         One that was renamed is compared with what it was, and differs in nothing by its old name.
         """
-        renamed = self._renames(base, head)
+        if (base, head) not in self._renamed:
+            words = ("diff", "--name-status", "-M", "--diff-filter=R", "-z", base, head)
+            told = self._git(*words).split("\0")[:-1]
+            self._renamed[base, head] = dict(zip(told[2::3], told[1::3], strict=True))
+        renamed = self._renamed[base, head]
         if file in renamed.values():
             return ""
         plain = ("--no-color", "--no-ext-diff", "--no-textconv", "-U0", "--inter-hunk-context=0", "-M")
         names = [renamed[file], file] if file in renamed else [file]
         return self._git("diff", *plain, base, head, "--", *names)
-
-    def _renames(self, base: str, head: str) -> dict[str, str]:
-        """The files that were renamed between two commits, each with its old name."""
-        if (base, head) not in self._renamed:
-            words = ("diff", "--name-status", "-M", "--diff-filter=R", "-z", base, head)
-            told = self._git(*words).split("\0")[:-1]
-            self._renamed[base, head] = dict(zip(told[2::3], told[1::3], strict=True))
-        return self._renamed[base, head]
 
     def text(self, commit: str, file: str) -> str:
         """A file of a commit. Raises KernelError if there is none."""

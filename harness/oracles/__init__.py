@@ -104,7 +104,12 @@ class Judge:
         self.timeline = replay(contract, history)
         self._contents = ContentsJudge(contract, self.timeline)
         self._checks = tuple(checks)
-        self._errors = _any_of(error_patterns)
+        for pattern in error_patterns:
+            try:
+                re.compile(pattern)
+            except re.error as e:
+                raise UsageError(f"error pattern {pattern!r}: {e}", "correct it in filesystem.toml") from e
+        self._errors = any_of(error_patterns)
         self._oracles = oracles
         self._question = question
         self._paths = paths_of(self.timeline.operations)
@@ -183,12 +188,3 @@ class Judge:
             which = f"{len(rest) + 1} more violations of {oracle} at this crash state are" if rest else ""
             summary = f"{which or f'one more violation of {oracle} at this crash state is'} not listed"
             yield replace(first, summary=f"{summary}, such as {first.summary}", signature=symptom)
-
-
-def _any_of(patterns: Sequence[str]) -> re.Pattern[str] | None:
-    for pattern in patterns:
-        try:
-            re.compile(pattern)
-        except re.error as e:
-            raise UsageError(f"error pattern {pattern!r}: {e}", "correct it in filesystem.toml") from e
-    return any_of(patterns)

@@ -78,9 +78,6 @@ class Judging:
         """Raises NotJudged."""
         self.effect = followed(self.notes, self.rules)
         self.legal, self._maker = Legal(self.effect), Maker(self.effect)
-        self._need_able_check()
-
-    def _need_able_check(self) -> None:
         end, acks = Partial(self.effect.every), len(self.notes.acks)
         for state, count, when, next_step in (
             (end, acks, "what the program left", MUST_PASS_AT_END),

@@ -281,7 +281,13 @@ class Effect:
         self.needs = [needed & ~self._never for needed in _with_moves(self, needs)]
         self._needing = _set(m for m in self.micros if self.needs[m.number])
         self._needed_by = {}
-        self._durable, self.syncs = [], self._own_syncs()
+        # What the program's calls make durable, each what none before it did
+        syncs, durable = list[Sync](), 0
+        for n, call in enumerate(self.notes.calls):
+            if call.is_sync or call.durable:
+                syncs.append(self.made_durable(call, n, durable))
+                durable |= syncs[-1].covers
+        self._durable, self.syncs = [], syncs
 
     def needing(self, micro: Micro) -> int:
         """What does not persist without it."""
@@ -307,15 +313,6 @@ class Effect:
     def covering(self, time: float, covers: int) -> Sync:
         """A sync that makes these micro-operations durable, with their needs."""
         return Sync(time, self.with_needs(covers & ~self._never))
-
-    def _own_syncs(self) -> list[Sync]:
-        """What the program's calls make durable, each what none before it did."""
-        syncs, durable = list[Sync](), 0
-        for n, call in enumerate(self.notes.calls):
-            if call.is_sync or call.durable:
-                syncs.append(self.made_durable(call, n, durable))
-                durable |= syncs[-1].covers
-        return syncs
 
     def directories_of(self, micro: Micro) -> list[int]:
         """The inodes of the directories in which it sets names."""
@@ -665,18 +662,13 @@ def _with_write(effect: Effect, write: NotedCall, time: float) -> int:
     datasync but for IOCB_SYNC. [man] open(2), O_SYNC.
     """
     attributes = effect.mask(write.inode, Sort.ATTRIBUTES) if write.durable == "sync" else 0
-    return attributes | _size_for(effect, write, time)
-
-
-def _size_for(effect: Effect, write: NotedCall, time: float) -> int:
-    """What gave a file the size without which a write at a time cannot be read."""
     found = 0
     for number in reversed(effect.until(time - 1, write.inode, Sort.SIZE)):
         m = effect.micros[number]
         if m.size < write.offset + write.length:
             break
         found = m.bit
-    return found
+    return attributes | found
 
 
 def _names_of(effect: Effect, inode: int, last: int) -> int:

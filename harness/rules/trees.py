@@ -350,7 +350,8 @@ def _differs(notes: Notes, made: Entry | None, left: Left | None, every: Files) 
     if made.target != left.target:
         return f"leads to {made.target}, and led to {left.target}"
     if made.xattrs != left.xattrs:
-        return _of_xattrs(made.xattrs, left.xattrs)
+        names = dict.fromkeys(name for name, _ in sorted({*made.xattrs} ^ {*left.xattrs}))
+        return f"has other extended attributes: {', '.join(names)}"
     held = contents(notes, made.size, made.pieces) if made.kind == "file" else b""
     return _of_contents(held, left.contents) if held != left.contents else ""
 
@@ -368,11 +369,6 @@ def _of_owners(made: tuple[int, int, int], left: tuple[int, int, int]) -> str:
         )
     shown = (f"mode {mode:04o}, user {uid}, group {gid}" for mode, uid, gid in (made, left))
     return f"has other permissions or another owner: {', and it was '.join(shown)}"
-
-
-def _of_xattrs(made: Xattrs, left: Xattrs) -> str:
-    names = dict.fromkeys(name for name, _ in sorted({*made} ^ {*left}))
-    return f"has other extended attributes: {', '.join(names)}"
 
 
 def _of_contents(made: bytes, left: bytes) -> str:

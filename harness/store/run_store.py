@@ -114,7 +114,7 @@ class RunStore(contextlib.AbstractContextManager["RunStore"]):
         self._before = before
         self.path = path
         self.layout = RunLayout(path)
-        self._info = info
+        self.info = info
         self._viewed_with: tuple[Expectation, ...] | None = None
         self._viewed_known: KnownBugs | None = None
         self._database = database
@@ -186,10 +186,6 @@ class RunStore(contextlib.AbstractContextManager["RunStore"]):
 
     # the run
 
-    @property
-    def info(self) -> RunInfo:
-        return self._info
-
     def finish(
         self, finished: datetime | None = None, *, interrupted: bool = False, stopped: str = ""
     ) -> None:
@@ -198,7 +194,7 @@ class RunStore(contextlib.AbstractContextManager["RunStore"]):
         """
         self._database.checkpoint()
         info = replace(
-            self._info,
+            self.info,
             finished=finished or datetime.now(UTC),
             interrupted=interrupted or bool(stopped),
             stopped=stopped,
@@ -207,27 +203,27 @@ class RunStore(contextlib.AbstractContextManager["RunStore"]):
 
     def update_info(self, info: RunInfo, seal: str = "") -> None:
         """Replace run.json, when more is known (a guest's release) or the run is resumed."""
-        info = replace(info, seal=seal, plan=self._info.plan, pins=self._info.pins)
-        self._info = write_info(self.path, info)
+        info = replace(info, seal=seal, plan=self.info.plan, pins=self.info.pins)
+        self.info = write_info(self.path, info)
 
     def put_pins(self, pins: Mapping[str, str]) -> None:
         """Store the hashes of what the verdicts depend on; once. Raises StoreError if there are some."""
-        if self._info.pins:
+        if self.info.pins:
             raise StoreError(f"{self.path} has its pins already", "a run's parts are pinned only once")
-        self._info = write_info(self.path, replace(self._info, pins=dict(pins)))
+        self.info = write_info(self.path, replace(self.info, pins=dict(pins)))
 
     def put_notes(self, notes: Iterable[CaseNote]) -> None:
         """Store what is to be known beside the cases, in place of what was stored before."""
         told = tuple(CaseNote(n.case, valid_text(n.text)) for n in notes)
-        self._info = write_info(self.path, replace(self._info, notes=told))
+        self.info = write_info(self.path, replace(self.info, notes=told))
 
     def put_plan(self, plan: Plan) -> None:
         """Store the plan; once."""
-        self._info = write_info(self.path, replace(self._info, plan=write_plan(self.path, plan)))
+        self.info = write_info(self.path, replace(self.info, plan=write_plan(self.path, plan)))
 
     def plan(self) -> Plan:
         """The plan. Raises StoreError if it is damaged or of another version."""
-        return read_plan(self.path, self._info.plan)
+        return read_plan(self.path, self.info.plan)
 
     def set_expectations(self, expectations: Sequence[Expectation]) -> None:
         """Replace the known failures. They change what a finding means, not what was seen."""
@@ -572,13 +568,13 @@ class RunStore(contextlib.AbstractContextManager["RunStore"]):
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         """A transaction that changes cases or verdicts; it makes a finished run unfinished."""
-        if self._info.finished is not None:
-            self.update_info(replace(self._info, finished=None))
+        if self.info.finished is not None:
+            self.update_info(replace(self.info, finished=None))
         with self._database.transaction() as db:
             yield db
 
     def _meaning(self) -> Meaning:
-        return Meaning.of(self.expectations(), self.known(), self._info.kernel)
+        return Meaning.of(self.expectations(), self.known(), self.info.kernel)
 
     def _findings_of(self, number: int, case: CaseId, meaning: Meaning) -> tuple[Finding, ...]:
         rows = self._database.query(

@@ -26,6 +26,7 @@ from harness.tools_image.rootfs import headers_image, root_image
 
 MOUNT_POINT = "/mnt/test"
 """Where `ToolsGuest.mount` puts the file system; anything below the tmpfs /mnt will do as well."""
+MOUNT_TIMEOUT_S, UNMOUNT_TIMEOUT_S = 120.0, 300.0
 PUT_TIMEOUT_S = 60.0
 _SAID_BYTES = 2000  # of a program's output in an error
 
@@ -95,17 +96,17 @@ class ToolsGuest:
         """Write a file where the guest can write (/tmp, /run), and make the directories above it."""
         self._guest.request(wire.PutFile(path=path, mode=mode, data=data), wire.Done, PUT_TIMEOUT_S)
 
-    def mount(self, fstype: str, options: str = "", *, timeout_s: float = 120.0) -> str:
+    def mount(self, fstype: str, options: str = "") -> str:
         """Mount the disk at MOUNT_POINT, and return that."""
         words = ["-o", options] if options else []
-        self.run(["mkdir", "-p", MOUNT_POINT], timeout_s=timeout_s)
-        self.run(["mount", "-t", fstype, *words, self.device, MOUNT_POINT], timeout_s=timeout_s)
+        self.run(["mkdir", "-p", MOUNT_POINT], timeout_s=MOUNT_TIMEOUT_S)
+        self.run(["mount", "-t", fstype, *words, self.device, MOUNT_POINT], timeout_s=MOUNT_TIMEOUT_S)
         return MOUNT_POINT
 
-    def unmount(self, *, timeout_s: float = 300.0) -> None:
+    def unmount(self) -> None:
         """Unmount what `mount` mounted. Retries: a killed program that waits for the disk lets go late."""
         tries = f"for i in 1 2 3 4 5 6 7 8 9; do umount {MOUNT_POINT} 2>/dev/null && exit; sleep 0.$i; done"
-        self.shell(f"{tries}; umount {MOUNT_POINT}", timeout_s=timeout_s)
+        self.shell(f"{tries}; umount {MOUNT_POINT}", timeout_s=UNMOUNT_TIMEOUT_S)
 
     def console(self) -> str:
         """The end of what the guest's kernel printed: warnings and errors."""
@@ -123,10 +124,6 @@ class ToolsGuest:
     def kill(self) -> None:
         """SIGKILL for its machine: a power cut. What its disk had completed is in the file `disk`."""
         self._guest.kill()
-
-    def end(self) -> None:
-        """The same from another thread, while the owner waits in `run`, which then raises GuestLost."""
-        self._guest.end()
 
 
 def _shown(argv: Sequence[str]) -> str:

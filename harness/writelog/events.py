@@ -438,7 +438,8 @@ def _join_writes(entries: Sequence[LogEntry], writes: Sequence[_Done], device: i
     occurrences: dict[_Key, int] = defaultdict(int)
     timed: list[TimedWrite] = []
     for entry in entries:
-        key = _key_of(entry)
+        kind = "D" if EntryFlag.DISCARD in entry.flags else "W"
+        key = (kind, entry.sector, entry.sectors, EntryFlag.FUA in entry.flags)
         number = occurrences[key]
         occurrences[key] += 1
         if number >= len(waiting[key]):
@@ -501,11 +502,6 @@ def _check_order(count: int, completed: dict[int, int], marks: Sequence[TimedMar
                 f"completed in event {so_far}",
                 _AGAIN,
             )
-
-
-def _key_of(entry: LogEntry) -> _Key:
-    kind = "D" if EntryFlag.DISCARD in entry.flags else "W"
-    return (kind, entry.sector, entry.sectors, EntryFlag.FUA in entry.flags)
 
 
 def _shown(key: _Key) -> str:

@@ -91,15 +91,11 @@ def _in_order(logs: Sequence[WriteLog], events: Events, *, through: bool) -> lis
             marks = [e.index for e in entries if EntryFlag.MARK in e.flags and e.mark != END_MARK]
             logged |= dict(zip(marks, (at for at, _ in events.marks), strict=False))
         if through:
-            entries = _at_completion(entries, logged, events.count)
+            # In the order of their events, each write as one with FUA
+            in_order = sorted(entries, key=lambda e: logged.get(e.index, events.count))
+            entries = [replace(e, flags=e.flags | EntryFlag.FUA) if changes(e) else e for e in in_order]
         timed.append(_timed(number, entries, logged, events.count))
     return [(number, entry) for _, number, entry in heapq.merge(*timed, key=lambda t: t[:2])]
-
-
-def _at_completion(entries: Sequence[LogEntry], logged: dict[int, int], end: int) -> list[LogEntry]:
-    """In the order of their events, each write as one with FUA."""
-    in_order = sorted(entries, key=lambda e: logged.get(e.index, end))
-    return [replace(e, flags=e.flags | EntryFlag.FUA) if changes(e) else e for e in in_order]
 
 
 def _timed(
