@@ -672,7 +672,7 @@ class Casework:
             state = judged.state
             while state.again and judged.judgement.verdict is not Verdict.PASS:
                 state = state.recovered
-                if state not in work.kept:
+                if state not in work.kept and state in recoveries:  # an earlier part's, it visits no more
                     keep(recoveries[state], kept.recovery(state))
                     work.kept.add(state)
 
