@@ -57,7 +57,7 @@ FIRST = (
 """The modes that come first: one of each file system, and some that lose what others keep."""
 LAST = ("postgresql",)
 """Recording it takes as long as a dozen others."""
-SMALL_BLOCKS = {"ext4/1k-blocks": 1024, "minix/default": 1024, "vfat": 512, "exfat": 512}
+SMALL_BLOCKS = {"ext4/1k-blocks": 1024, "minix/default": 1024, "vfat": 512, "exfat": 512, "udf": 512}
 """Bytes that a file system writes as a whole, where that is less than the 4 KiB of the rules: a block of the
 rules may be torn there.
 """
