@@ -467,6 +467,9 @@ impl Tracer {
             }
             self.tasks.remove(&task);
             self.held.retain(|held| *held != task);
+            if let Sink::Whole(notes, _) = &mut self.sink {
+                notes.forget_waiting(task);
+            }
             if self.inside == Some(task) {
                 self.let_next_go_on();
             }

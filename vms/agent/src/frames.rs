@@ -7,7 +7,7 @@
 use std::{
     collections::HashMap,
     ffi::OsStr,
-    fs::{self, File},
+    fs::{self, File, Metadata},
     os::unix::{
         ffi::OsStrExt,
         fs::{FileExt, MetadataExt},
@@ -111,6 +111,21 @@ struct Mapping {
     path: PathBuf,
 }
 
+impl Mapping {
+    /// Its file, unless another one has its name by now. The path is that from this process's root, also where the
+    /// thread has another one (chroot(2)); of a mount that is not there, as of another namespace, from the root of
+    /// its own.
+    fn opened(&self, task: pid_t) -> Option<(File, Metadata)> {
+        let path = self.path.strip_prefix("/").ok()?;
+        let roots = [format!("/proc/{task}/root"), "/".to_owned()];
+        roots.iter().find_map(|root| {
+            let file = File::open(Path::new(root).join(path)).ok()?;
+            let seen = file.metadata().ok()?;
+            (seen.ino() == self.inode).then_some((file, seen))
+        })
+    }
+}
+
 impl Frames {
     /// Where the call that a thread begins was made; empty if that is not known.
     pub fn place(&mut self, task: pid_t, registers: &user_regs_struct) -> String {
@@ -165,12 +180,7 @@ impl Frames {
     }
 
     fn module(&mut self, task: pid_t, mapping: &Mapping) -> Option<Rc<Module>> {
-        let path = mapping.path.strip_prefix("/").ok()?;
-        let file = File::open(Path::new(&format!("/proc/{task}/root")).join(path)).ok()?;
-        let seen = file.metadata().ok()?;
-        if seen.ino() != mapping.inode {
-            return None; // another file has its name by now
-        }
+        let (file, seen) = mapping.opened(task)?;
         let identity = (
             mapping.path.clone(),
             seen.ino(),
@@ -657,6 +667,31 @@ int main(int count, char **words) {
         ] {
             assert_eq!(of_store(flags), expected, "{flags:?}");
         }
+    }
+
+    /// The path of its file was looked for below its new root, where it is not.
+    #[test]
+    fn a_program_with_another_root_is_told_by_its_lines() {
+        const ROOTED: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <sched.h>
+#include <unistd.h>
+int main(int count, char **words) {
+    int fd = open(words[1], O_CREAT | O_RDWR, 0600);
+    if (geteuid())
+        unshare(CLONE_NEWUSER);
+    if (!chroot("/proc"))
+        write(fd, "abc", 3); // write
+    return 0;
+}
+"#;
+        let program = built("rooted.c", ROOTED, &["gcc", "-g", "-w"]);
+        let line = at("rooted.c", ROOTED, "// write");
+        assert_eq!(
+            places(&program, &[libc::SYS_write]),
+            [format!("{line} in main")]
+        );
     }
 
     #[test]

@@ -348,9 +348,21 @@ impl Notes {
         })
     }
 
-    /// The thread that was in a call will not return from it. What nobody follows may have had its effect.
+    /// The thread that was in a call will not return from it.
     pub fn forget(&mut self) {
-        if let Some(pending) = self.pending.take().filter(|p| p.word == "unseen") {
+        let pending = self.pending.take();
+        self.lose(pending);
+    }
+
+    /// A thread has ended, perhaps in a call in which others were let go on.
+    pub fn forget_waiting(&mut self, task: pid_t) {
+        let pending = self.waiting.remove(&task);
+        self.lose(pending);
+    }
+
+    /// A call does not return. What nobody follows may have had its effect.
+    fn lose(&mut self, pending: Option<Pending>) {
+        if let Some(pending) = pending.filter(|p| p.word == "unseen") {
             self.write(&Line {
                 word: "unseen",
                 text: &pending.text,
@@ -382,9 +394,7 @@ impl Notes {
         }
         match call.number() {
             libc::SYS_mmap => self.map(call),
-            libc::SYS_munmap | libc::SYS_mremap | libc::SYS_execve | libc::SYS_exit_group => {
-                self.unmapped = true;
-            }
+            libc::SYS_munmap | libc::SYS_mremap | libc::SYS_exit_group => self.unmapped = true,
             _ if self.unmapped => self.let_go(),
             _ => {}
         }
@@ -1234,6 +1244,43 @@ pub mod tests {
     use super::*;
     use crate::calls::CHOSEN;
 
+    /// Notes whose bytes go nowhere.
+    fn notes_in(lines: File) -> Notes {
+        Notes {
+            lines,
+            bytes: File::options().write(true).open("/dev/null").unwrap(),
+            noted: 0,
+            at: 0,
+            pending: None,
+            waiting: HashMap::new(),
+            mapped: BTreeMap::new(),
+            unmapped: false,
+            frames: Frames::default(),
+            full: false,
+        }
+    }
+
+    /// A thread that was killed while it waited for others took what was known of its call along.
+    #[test]
+    fn what_nobody_follows_is_noted_of_a_thread_that_ends_in_it() {
+        let path = std::env::temp_dir().join(format!("powercut-ended-{}", std::process::id()));
+        let mut notes = notes_in(File::create(&path).unwrap());
+        for (task, text) in [(7, "clone() of one"), (8, "clone() of another")] {
+            notes.pending = Some(Pending::unseen(text.to_owned()).waiting());
+            assert!(notes.let_wait(task));
+        }
+        notes.forget_waiting(7);
+        let told = fs::read_to_string(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        assert!(
+            told.starts_with("unseen\t") && told.contains("of one"),
+            "{told}"
+        );
+        assert_eq!(told.lines().count(), 1);
+        notes.forget_waiting(9);
+        assert!(notes.waiting.contains_key(&8));
+    }
+
     /// A file of this name, whose first page this process maps; where.
     pub fn mapped_file(name: &[u8], is_writable: bool) -> (PathBuf, File, usize) {
         let folder = fs::canonicalize(std::env::temp_dir()).unwrap();
@@ -1302,18 +1349,8 @@ pub mod tests {
         let mut mapped = Mapped { file, known };
         mapped.changed();
         let nothing = || File::options().write(true).open("/dev/null").unwrap();
-        let mut notes = Notes {
-            lines: nothing(),
-            bytes: nothing(),
-            noted: 0,
-            at: 0,
-            pending: None,
-            waiting: HashMap::new(),
-            mapped: BTreeMap::from([(inode, mapped)]),
-            unmapped: false,
-            frames: Frames::default(),
-            full: false,
-        };
+        let mut notes = notes_in(nothing());
+        notes.mapped.insert(inode, mapped);
         let held = &notes.mapped[&inode].file;
         held.write_all_at(b"by the call", 0).unwrap();
         held.write_all_at(b"stored", BLOCK as u64).unwrap();
@@ -1384,18 +1421,7 @@ pub mod tests {
         let device = fs::metadata(&top).unwrap().dev();
         let told = |device, mut room: u64| {
             let lines = top.with_extension("lines");
-            let mut notes = Notes {
-                lines: File::create(&lines).unwrap(),
-                bytes: File::options().write(true).open("/dev/null").unwrap(),
-                noted: 0,
-                at: 0,
-                pending: None,
-                waiting: HashMap::new(),
-                mapped: BTreeMap::new(),
-                unmapped: false,
-                frames: Frames::default(),
-                full: false,
-            };
+            let mut notes = notes_in(File::create(&lines).unwrap());
             notes.left(&top, device, &mut room).unwrap();
             let text = fs::read_to_string(&lines).unwrap();
             fs::remove_file(&lines).unwrap();
