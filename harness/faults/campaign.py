@@ -188,6 +188,7 @@ class FaultSeries(Series[Trial]):
         need_places(self._chosen, kernels)
         self._done_by = cache(done_by)
         self._build_s: dict[str, float] = {}
+        self._cases: dict[str, Sequence[str]] = {}  # by item
         runs = [] if plan.first else baseline_runs(self._chosen)
         self._asked = {f"{BASELINE}-{n}": asked for n, asked in enumerate(runs, 1)}
         self._baseline = [self._item(name, (), asked) for name, asked in self._asked.items()]
@@ -250,6 +251,8 @@ class FaultSeries(Series[Trial]):
         done = self._done_by(asked.workloads)
         if asked.case:
             done = [of for of in done if of[0] == asked.case.workload]
+        modes = [mode.replace("/", "-", 1) for mode in asked.modes]
+        self._cases[name] = [f"{mode}/{workload}" for mode in modes for workload, *_ in done]
         key = key_of(self._kernels.key(edits), asked.modes, done, states)
         return Item(name, self._built(name, edits, asked), key)
 
@@ -316,7 +319,7 @@ class FaultSeries(Series[Trial]):
         return [i for i in items if not ((theirs := self.whole(i)) and theirs.decided)]
 
     def _joined(self, items: Iterable[Item]) -> Trial:
-        return joined(BASELINE, [t for item in items if (t := self.whole(item))])
+        return joined(BASELINE, [t for item in items if (t := self.whole(item))], self._cases)
 
 
 def trial_of(item: Item, store: RunStore, summary: Summary) -> Trial:

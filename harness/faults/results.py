@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -54,7 +54,8 @@ class Detection(msgspec.Struct, frozen=True):
 class Trial(Done, frozen=True, kw_only=True, tag="done"):
     """The run of one kernel, an item; or all of the baseline's: see `joined`. `asked`: the cases that it was
     for; empty: all. `cases`: those that were decided. `undecided`: why the others were not, by case.
-    `ended_early`: by a case that was enough. `runs`: the run directories, if it is joined.
+    `ended_early`: by a case that was enough. `runs`: the run directories, if it is joined; `failures`: then,
+    why nothing came of the run of a case, by case.
     """
 
     asked: tuple[str, ...] = ()
@@ -65,6 +66,7 @@ class Trial(Done, frozen=True, kw_only=True, tag="done"):
     build_seconds: float = 0
     ended_early: bool = False
     runs: tuple[str, ...] = ()
+    failures: dict[str, str] = {}  # noqa: RUF012 - a struct copies its defaults
 
     @property
     def decided(self) -> bool:
@@ -234,7 +236,7 @@ def _not_found(fault: PlantedFault, trial: Trial, baseline: Trial) -> tuple[Stat
         return Status.UNDECIDED, trial.failed
     undecided = dict(trial.undecided)
     for case in dict.fromkeys(d.case for d in trial.detections if d.case not in baseline.cases):
-        why = baseline.undecided.get(case) or baseline.failed
+        why = baseline.undecided.get(case) or baseline.failures.get(case)
         asked = f"the unmodified kernel's case is undecided: {why}"
         was_asked = baseline.runs and (not baseline.asked or case in baseline.asked)
         left = "did not run it" if was_asked else "is asked next"
@@ -306,8 +308,10 @@ def kind_of(campaign: Campaign) -> str:
     return "unknown" if is_open or campaign.interrupted else "pass"
 
 
-def joined(name: str, trials: Iterable[Trial]) -> Trial:
-    """Several runs as one: those of the baseline."""
+def joined(name: str, trials: Iterable[Trial], asked_of: Mapping[str, Sequence[str]] | None = None) -> Trial:
+    """Several runs as one: those of the baseline. `asked_of`: the cases of which nothing came where a run
+    failed, by its item.
+    """
     all_of = list(trials)
     return Trial(
         item=name,
@@ -320,4 +324,5 @@ def joined(name: str, trials: Iterable[Trial]) -> Trial:
         states=sum(t.states for t in all_of),
         seconds=sum(t.seconds for t in all_of),
         runs=tuple(t.run for t in all_of if t.run),
+        failures={c: t.failed for t in all_of if t.failed for c in (asked_of or {}).get(t.item, ())},
     )

@@ -188,6 +188,23 @@ def test_a_fault_is_held_against_the_kernel_on_the_same_disk_alone(
     ]
 
 
+def test_the_run_of_the_unmodified_kernel_that_failed_is_told_of_its_own_cases(
+    kernels: ToyKernels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a case in the second run that failed, the page gave the first one's reason."""
+    other = msgspec.structs.replace(fault("other"), modes=("xfs/default",), disk=("errors",))
+    kernels.plant(fault("one"), other)
+    path = create(FaultsPlan(machine="toy", workloads=["quick"]), tmp_path)
+    series = FaultSeries(load_plan(path), path, kernels)
+    first, second = series._asked
+    assert "ext4-ordered/append-fsync" in series._cases[first]
+    failed = {name: Trial(item=name, failed=f"{name} died") for name in (first, second)}
+    monkeypatch.setattr(series, "whole", lambda item: failed.get(item.name))
+    told = series.campaign.baseline.failures
+    assert told["ext4-ordered/append-fsync"] == f"{first} died"
+    assert told["xfs-default/append-fsync"] == f"{second} died"
+
+
 def begin(tmp_path: Path) -> Path:
     plan = FaultsPlan(machine="toy", workloads=[str(tmp_path / "dirs.toml")], argv=["faults"])
     return create(plan, tmp_path / "reports")

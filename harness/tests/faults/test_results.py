@@ -251,6 +251,14 @@ def test_a_baseline_that_failed_in_some_cases_was_run_in_the_others() -> None:
     )
 
 
+def test_a_case_is_told_why_its_own_run_of_the_unmodified_kernel_failed() -> None:
+    """The first failure of any case was told of each."""
+    failed = [Trial(item="a", failed="no guest came up"), Trial(item="b", failed="no room left")]
+    both = joined("baseline", failed, {"a": [OTHER], "b": [CASE]})
+    row = row_of(FAULT, trial(seen()), both)
+    assert row.why == f"{CASE}: the unmodified kernel's case is undecided: no room left"
+
+
 def test_a_case_that_the_unmodified_kernel_has_left_out_is_not_asked_next() -> None:
     """It stood so on a finished page."""
     alone = Trial(item=f"baseline-{OTHER}", asked=(OTHER,), cases=(OTHER,), run="trials/a/runs/b")
