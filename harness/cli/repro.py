@@ -43,12 +43,13 @@ from harness.findings.repro import (
 from harness.findings.shrink import finding_to_shrink, shrink, workload_file
 from harness.host.files import elsewhere, json_line, refuses, write_atomically
 from harness.host.progress import at_work
+from harness.host.text import named_few
 from harness.measurements.samples import interval
 from harness.model import CrashPoint, Judgement, Verdict, bounds
 from harness.model.schedules import under_schedule, without_schedule
 from harness.report import rewrite_reports, shown_path
 from harness.report.lines import explain, run_again, source_of
-from harness.report.words import device_of, known_lines, state_words
+from harness.report.words import device_of, known_lines, plural, state_words
 from harness.store import RunStore
 from harness.store.records import finding_id
 from harness.trust import Named, plan_here
@@ -73,7 +74,7 @@ from harness.workloads.applications import need_name
     type=NewFile(),
     metavar="FILE",
     help="Write the crashed disk as a raw image; of a mode that is only rules, a folder with the files that "
-    "are left and what had been acknowledged.",
+    "are left, with extended attributes of users (user.*), and what had been acknowledged.",
 )
 @click.option(
     "--repeat",
@@ -255,8 +256,10 @@ def _by_rules(
             "leave out --shell and --record; --export writes the files that are left",
         )
     if folder := given["export_file"]:
-        export_files(store, where, profile, named_here(given), accel, folder)
+        left_out = export_files(store, where, profile, named_here(given), accel, folder)
         console.say(f"{where}: {folder}; the check in {folder / 'files'} gets {folder / 'acknowledged'}")
+        if left_out:
+            console.say(f"not written: {plural(len(left_out), 'extended attribute')}: {named_few(left_out)}")
         return ExitCode.CONSISTENT
     judge = functools.partial(judge_again, store, where, profile, named_here(given), accel)
     if given["repeat"] > 1:

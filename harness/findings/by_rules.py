@@ -8,6 +8,7 @@ again; one that makes other calls then is undecided.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -25,6 +26,7 @@ from harness.model import Check, CrashPoint, Judgement
 from harness.plan import GuestChoice
 from harness.report.lines import run_again
 from harness.ruled.judging import Judging, check_of, judgement_of, state_of
+from harness.rules.calls import Xattrs
 from harness.rules.states import Partial
 from harness.rules.trees import contents
 from harness.store import RunStore
@@ -47,24 +49,24 @@ def judge_again(store: RunStore, point: CrashPoint, profile: Profile, named: Nam
 
 def export_files(
     store: RunStore, point: CrashPoint, profile: Profile, named: Named, accel: str, folder: Path
-) -> None:
+) -> list[str]:
     """Make a folder: in `files` the files that are left in the state, in
-    `acknowledged` what had been acknowledged, a line each. Raises as `judge_again`, and UsageError for a
-    folder that is there.
+    `acknowledged` what had been acknowledged, a line each. Returns the extended attributes that are not
+    written, in words. Raises as `judge_again`, and UsageError for a folder that is there.
     """
     if folder.exists():
         raise UsageError(f"{folder} already exists", "name a folder that does not")
     with _again(store, point, profile, named, accel) as (judging, state, _):
         try:
-            _write(judging, state, folder)
+            return _write(judging, state, folder)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
 
 
-def _write(judging: Judging, state: Partial, folder: Path) -> None:
+def _write(judging: Judging, state: Partial, folder: Path) -> list[str]:
     """The names are those that `followed` took: of files, below `files`."""
-    notes, root = judging.notes, folder / "files"
+    notes, root, left_out = judging.notes, folder / "files", list[str]()
     root.mkdir(parents=True)
     told = [f"{ack.text}\n" for ack in notes.acks[: judging.legal.acks(state)]]
     (folder / "acknowledged").write_text("".join(told))
@@ -80,12 +82,27 @@ def _write(judging: Judging, state: Partial, folder: Path) -> None:
                 place.hardlink_to(root / entry.first)
             case _:
                 place.write_bytes(contents(notes, entry.size, entry.pieces))
+        left_out += [f"{name} of {path}" for name in _not_set(place, () if entry.first else entry.xattrs)]
         if entry.kind in ("file", "special"):
             place.chmod(entry.owner[0])
     # Of directories last, the deepest first: one that nobody may write to takes no file.
     for path, entry in sorted(judging.files(state).items(), reverse=True):
         if entry.kind == "directory":
             (root / path).chmod(entry.owner[0])
+    return left_out
+
+
+def _not_set(place: Path, xattrs: Xattrs) -> Iterator[str]:
+    """Set the extended attributes of a file. Returns the names of those that are not: any that is no user's,
+    since a run of somebody else would give programs capabilities here, and what this file system refuses.
+    """
+    for name, value in xattrs:
+        try:
+            if not name.startswith("user."):
+                raise ValueError
+            os.setxattr(place, name, value, follow_symlinks=False)
+        except (OSError, ValueError):
+            yield name
 
 
 @contextlib.contextmanager
