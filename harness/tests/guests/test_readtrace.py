@@ -104,8 +104,51 @@ read = lambda fd: libc.pread(fd, ctypes.c_void_p(memory), at(wide), at(0))
 part = (ctypes.c_void_p * 2)(memory, wide)
 copy = os.memfd_create("copy")
 """
+PREPARE_MAPPED = """
+for made in (libc.malloc, libc.mmap, libc.mremap, libc.realloc, libc.reallocarray):
+    made.restype = ctypes.c_void_p
+large = at(1 << 26)  # the C library maps it
+
+
+def map_():
+    global memory
+    memory = libc.malloc(large)
+    return -(-memory // 4096) * 4096
+
+
+def stays(place):
+    # what is mapped there next, to be read alone, once the watch has ended
+    assert libc.mmap(ctypes.c_void_p(place), at(wide), 1, 0x100022, -1, at(0)) == place
+    os.pread(fd, 1, 0)
+    lines = open("/proc/self/maps").read().splitlines()
+    assert any(line.startswith(f"{place:x}-") and " r--p " in line for line in lines), lines
+
+
+address = lambda: ctypes.c_void_p(memory)
+mapped = lambda access: libc.mmap(None, at(wide), access, 0x22, -1, at(0))
+"""
 WIDE_BLOCKS = 64
 ALL = tuple(range(WIDE_BLOCKS))
+
+# The place was watched on: what was mapped there next could be written to in the end. mremap(2) failed.
+MOVED = {
+    "grown": ("old = map_(); read(fd); libc.realloc(address(), at(1 << 28)); stays(old)", ALL),
+    "grown as an array": (
+        "old = map_(); read(fd); libc.reallocarray(address(), at(4), large); stays(old)",
+        ALL,
+    ),
+    "other memory grown": (
+        "read(fd); libc.realloc(ctypes.c_void_p(libc.aligned_alloc(at(4096), at(4096))), at(wide)); free()",
+        (),
+    ),
+    "unmapped": ("memory = mapped(3); read(fd); look(10); libc.munmap(address(), at(wide))", (10,)),
+    "unmapped in part": ("memory = mapped(3); read(fd); libc.munmap(address(), at(4096)); look(10)", ALL),
+    "unmapped by a system call": ("memory = mapped(3); read(fd); libc.syscall(11, address(), at(wide))", ALL),
+    "moved": (
+        "memory = mapped(3); read(fd); memory = libc.mremap(address(), at(wide), at(2 * wide), 1); look(10)",
+        ALL,
+    ),
+}
 
 # xfs_repair reads 512 KiB for a super block: every data block in it seemed to matter for its answer.
 WIDE = {
@@ -205,6 +248,14 @@ def test_of_a_wide_read_only_the_pages_that_were_looked_at_count(
     found = _run(tmp_path, start, PREPARE_WIDE + body, blocks=WIDE_BLOCKS)
     assert found is not None
     assert (found if len(blocks) < WIDE_BLOCKS else tuple(sorted(found))) == blocks
+
+
+@pytest.mark.parametrize("how", MOVED)
+def test_memory_that_is_moved_or_unmapped_is_watched_no_more(tmp_path: Path, start: Start, how: str) -> None:
+    body, blocks = MOVED[how]
+    found = _run(tmp_path, start, PREPARE_WIDE + PREPARE_MAPPED + body, blocks=WIDE_BLOCKS)
+    assert found is not None
+    assert tuple(sorted(found)) == blocks
 
 
 @pytest.mark.parametrize("how", GIVEN)

@@ -97,6 +97,14 @@ pub fn freed(start: usize, size: usize) {
     }
 }
 
+/// What the program has in `size` bytes at `start` goes elsewhere: where pages among them are watched, all count.
+pub fn moved(start: usize, size: usize) {
+    let _busy = Busy::begin();
+    if start < END.load(SeqCst) && START.load(SeqCst) < start.saturating_add(size) {
+        settle(false);
+    }
+}
+
 /// The watch ends with the memory still in use: all its pages count as read.
 pub fn give_up() {
     if is_active() {

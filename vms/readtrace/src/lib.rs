@@ -8,7 +8,7 @@
 //! started). A trace that may lack a read must not be taken for a complete one. A program that is linked
 //! statically, or ends by `_exit`, leaves no complete trace.
 //!
-//! Of a wide read into memory that the program frees before it reads again, only the pages count that it looked
+//! Of a wide read into memory that the program frees, or unmaps, before it reads again, only the pages count that it looked
 //! at ([`guard`]).
 //!
 //! fsync of the file does nothing: the file is a scratch copy.
@@ -277,6 +277,10 @@ type AioRead = unsafe extern "C" fn(*mut c_void) -> c_int;
 type LioListio = unsafe extern "C" fn(c_int, *const *mut c_void, c_int, *mut c_void) -> c_int;
 type Pread = unsafe extern "C" fn(c_int, *mut c_void, size_t, off64_t) -> ssize_t;
 type Free = unsafe extern "C" fn(*mut c_void);
+type Realloc = unsafe extern "C" fn(*mut c_void, size_t) -> *mut c_void;
+type Reallocarray = unsafe extern "C" fn(*mut c_void, size_t, size_t) -> *mut c_void;
+type Munmap = unsafe extern "C" fn(*mut c_void, size_t) -> c_int;
+type Mremap = unsafe extern "C" fn(*mut c_void, size_t, size_t, c_int, *mut c_void) -> *mut c_void;
 type Read = unsafe extern "C" fn(c_int, *mut c_void, size_t) -> ssize_t;
 type Mmap = unsafe extern "C" fn(*mut c_void, size_t, c_int, c_int, c_int, off64_t) -> *mut c_void;
 type Fopen = unsafe extern "C" fn(*const c_char, *const c_char) -> *mut FILE;
@@ -394,6 +398,56 @@ pub unsafe extern "C" fn free(memory: *mut c_void) {
     }
 }
 
+/// A function that may move allocated memory: its pages, or what is there next, would be watched on.
+macro_rules! realloc_like {
+    ($name:ident($($arg:ident),*), $text:literal as $real:ty) => {
+        /// # Safety
+        /// As the C library's.
+        #[no_mangle]
+        pub unsafe extern "C" fn $name(memory: *mut c_void $(, $arg: size_t)*) -> *mut c_void {
+            // SAFETY: allocated memory, or null; passed on unchanged.
+            unsafe {
+                if guard::is_active() && !memory.is_null() {
+                    guard::moved(memory as usize, libc::malloc_usable_size(memory));
+                }
+                real!($text as $real)(memory $(, $arg)*)
+            }
+        }
+    };
+}
+realloc_like!(realloc(size), c"realloc" as Realloc);
+realloc_like!(reallocarray(count, size), c"reallocarray" as Reallocarray);
+
+/// munmap(2): what is mapped there next is no part of a read.
+///
+/// # Safety
+/// As the C library's.
+#[no_mangle]
+pub unsafe extern "C" fn munmap(at: *mut c_void, length: size_t) -> c_int {
+    if guard::is_active() {
+        guard::freed(at as usize, length);
+    }
+    // SAFETY: passed on unchanged.
+    unsafe { real!(c"munmap" as Munmap)(at, length) }
+}
+
+/// # Safety
+/// As the C library's. Nothing looks at a place that was not given.
+#[no_mangle]
+pub unsafe extern "C" fn mremap(
+    at: *mut c_void,
+    length: size_t,
+    wanted: size_t,
+    flags: c_int,
+    place: *mut c_void,
+) -> *mut c_void {
+    if guard::is_active() {
+        guard::moved(at as usize, length);
+    }
+    // SAFETY: passed on unchanged.
+    unsafe { real!(c"mremap" as Mremap)(at, length, wanted, flags, place) }
+}
+
 /// # Safety
 /// As the C library's.
 #[no_mangle]
@@ -497,7 +551,9 @@ pub unsafe extern "C" fn syscall(
         | libc::SYS_pwritev
         | libc::SYS_pwritev2
         | libc::SYS_sendto
-        | libc::SYS_sendmsg => guard::give_up(),
+        | libc::SYS_sendmsg
+        | libc::SYS_munmap
+        | libc::SYS_mremap => guard::give_up(),
         libc::SYS_mmap if e as c_int >= 0 => lose(e as c_int),
         // Reads through rings and queues name their descriptors elsewhere.
         libc::SYS_io_uring_setup | libc::SYS_io_setup => {
