@@ -187,9 +187,10 @@ def _figures(rows: Rows) -> str:
 
 
 def _colour(rows: Rows) -> str:
-    order = list(Kind)
-    kinds = [s.kind for _, of in rows for s in of]
-    return _COLOUR[min(kinds, key=order.index, default=Kind.NOT_LOOKED)]
+    """That of the worst cell: the page is no milder than its table."""
+    order = list(_COLOUR.values())
+    colours = [_cell_colour(s) for _, of in rows for s in of]
+    return min(colours, key=order.index, default=_COLOUR[Kind.NOT_LOOKED])
 
 
 def advice(rows: Rows, depth: str) -> Iterator[Line]:

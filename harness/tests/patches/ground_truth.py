@@ -281,6 +281,12 @@ def figures(found: Sequence[Row], chosen: Sequence[Change]) -> list[str]:
     return lines
 
 
+_ABOUT = (
+    "Red: a fault that was missed. `by`: the case that showed it. `commit`: whether the right one of five was "
+    "named. `first`: the time to the first new finding; `all`: to the end, builds included."
+)
+
+
 def page(found: Sequence[Row], chosen: Sequence[Change], command: str) -> Page:
     """The table, with what was not run."""
     done = {(r.kind, r.name) for r in found}
@@ -297,7 +303,7 @@ def page(found: Sequence[Row], chosen: Sequence[Change], command: str) -> Page:
         )
         for r in sorted(found, key=lambda r: (list(Kind).index(r.kind), not r.found, r.name))
     ]
-    columns = ("patch", "kind", "", "by", "commit", "first", "all")
+    columns = ("patch", "kind", "answer", "by", "commit", "first", "all")
     return Page(
         what="patches of known effect",
         subject="powercut patch",
@@ -305,7 +311,7 @@ def page(found: Sequence[Row], chosen: Sequence[Change], command: str) -> Page:
         kind="pass" if all(r.as_it_should for r in found) else "unknown",
         figures=tuple(figures(found, chosen)),
         sections=(
-            Section("What was run", tables=(PageTable(columns, tuple(cells), figures=5),)),
+            Section("What was run", _ABOUT, (PageTable(columns, tuple(cells), figures=5),)),
             Section(
                 "What was missed",
                 lines=tuple(
