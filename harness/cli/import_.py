@@ -149,6 +149,8 @@ def _tell(found: Imported, output: Path | None) -> None:
         _note(f"{plural(len(found.before), 'operation')} before them, for what was there")
     for what, count in found.left_out.items():
         _note(f"left out: {what}: {number(count)}")
+    if not any(op.persists for op in found.operations):
+        _note("none of them syncs anything, so no mode promises that a power cut leaves any of it")
     if output:
         _note(f"next: powercut run -c ext4/ordered -w {as_argument(shown_path(output))}")
 

@@ -143,7 +143,7 @@ _WHO = ["-c", "user.name=t", "-c", "user.email=t@localhost"]
 
 
 def test_what_would_be_asked_says_which_word_is_what(capsys: pytest.CaptureFixture[str]) -> None:
-    """`quick: ext4/fast_commit, ext4/ordered: quick`: a stage, modes and workloads, and nothing said which."""
+    """`quick: ext4/fast_commit, ext4/ordered: quick`: stage, modes and workloads, and nothing said which."""
     asked = plan(QUICK)
     patch._show(asked)
     (stage, *_) = asked.stages

@@ -282,8 +282,8 @@ def figures(found: Sequence[Row], chosen: Sequence[Change]) -> list[str]:
 
 
 _ABOUT = (
-    "Red: a fault that was missed. `by`: the case that showed it. `commit`: whether the right one of five was "
-    "named. `first`: the time to the first new finding; `all`: to the end, builds included."
+    "Red: a fault that was missed. `by`: the case that showed it. `commit`: whether the right one of five "
+    "was named. `first`: the time to the first new finding; `all`: to the end, builds included."
 )
 
 

@@ -243,6 +243,19 @@ def test_the_command_writes_a_workload_that_can_be_loaded(log: Path, tmp_path: P
     assert f"{file} is there" in again.output
 
 
+@pytest.mark.parametrize(("last", "told"), [("", True), ("1 fsync(3</r/a>) = 0\n", False)])
+def test_a_program_that_syncs_nothing_is_told_what_its_pass_will_mean(
+    last: str, told: bool, tmp_path: Path
+) -> None:
+    """Its workload passes in every mode, ext4/nobarrier too: nothing was promised that could be lost."""
+    log = tmp_path / "log"
+    made = '1 openat(AT_FDCWD</r>, "\\x61", O_WRONLY|O_CREAT|O_EXCL, 0644) = 3</r/\\x61>\n'
+    log.write_text(made + '1 write(3</r/\\x61>, "\\x61", 1) = 1\n' + last + "1 close(3</r/\\x61>) = 0\n")
+    done = CliRunner().invoke(import_command, [str(log), "--root", "/r"])
+    assert done.exit_code == ExitCode.CONSISTENT, done.output
+    assert ("none of them syncs anything" in done.output) is told
+
+
 def test_a_log_of_another_folder_names_the_root(tmp_path: Path) -> None:
     (tmp_path / "log").write_text('1 mkdir("\\x2f\\x61", 0777) = 0\n')
     done = CliRunner().invoke(import_command, [str(tmp_path / "log"), "--root", "/srv"])
