@@ -710,7 +710,8 @@ def covered(coverage: Coverage) -> str:
         whole, many = number(coverage.crash_times - coverage.sampled), number(coverage.sampled)
         instead = f"{up_to(coverage.losses)} and {number(coverage.drawn)} sampled: no difference found"
         return f"every legal crash state at {whole} crash times; at {many} with too many, {instead}"
-    left = f"{choices(coverage.unexplored)}, ended by {coverage.why}"
+    ended = ", ended by" if coverage.why.startswith("the ") else ":"  # what is no limit ended nothing
+    left = f"{choices(coverage.unexplored)}{ended} {coverage.why}"
     # A budget of 60 states stood beside 104 that were judged.
     more = ", which these two may exceed" * (not coverage.losses and coverage.why.startswith("the budget"))
     return f"{up_to(coverage.losses)} {at}; {left}{more}"

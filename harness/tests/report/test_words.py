@@ -53,6 +53,12 @@ def test_exhaustive_is_said_only_where_nothing_is_open() -> None:
     )
 
 
+def test_a_reason_that_is_no_limit_did_not_end_anything() -> None:
+    """`ended by what fsck or a repair program reads cannot be followed`, and `ended by more sets of ...`."""
+    why = "what fsck reads cannot be followed"
+    assert covered(Coverage(57, 1, 9, 104, why)).endswith(f"; 9 choices unexplored: {why}")
+
+
 def test_a_version_with_too_many_states_is_told_and_not_called_exhaustive() -> None:
     alike = Coverage(57, 2, 0, 1200, sampled=1, drawn=256)
     assert covered(alike) == (
