@@ -189,7 +189,7 @@ def _lines(explanation: Explanation, asked: str) -> Iterator[str]:
 
 def heading_of(heading: str, finding: Finding, explanation: Explanation | None) -> str:
     """The heading of a text beside a finding. Under rules, the files are those of the explained state."""
-    ruled = finding.case.filesystem == ANY and explanation is not None
-    if not ruled or heading != FILES or explanation.point == str(finding.crash_point):
+    if explanation is None or finding.case.filesystem != ANY or heading != FILES:
         return heading
-    return f"{heading} at {explanation.point}"
+    other = explanation.point != str(finding.crash_point)
+    return f"{heading} at {explanation.point}" if other else heading

@@ -126,7 +126,7 @@ def ladder_svg(explanation: Explanation) -> Markup:
     rows = {rung.entry: n for n, rung in enumerate(rungs) if rung.kind in ("flush", "fua")}
     of_rules = _is_of_rules(rungs)
     if of_rules:
-        rungs = [msgspec.structs.replace(rung, text=_called(rung)) for rung in rungs]
+        rungs = tuple(msgspec.structs.replace(rung, text=_called(rung)) for rung in rungs)
     drawn = [_drawn(rungs, n, rows) for n in range(len(rungs))]
     page = template("ladder.svg")
     return Markup(  # noqa: S704  # the template escapes what is put into it
