@@ -33,8 +33,8 @@ from harness.report.words import number, plural, seconds
 _CLASSES = {Standing.NEW: "fail", Standing.IN_BASE: "xfail", Standing.UNDECIDED: "unknown"}
 _NEW = (
     "The kernel of the last commit breaks these promises, and the kernel of the base keeps them in the same "
-    "case. A promise is that of an operation. "
-    "The commit named is the first that breaks it in the case named."
+    "case. What one operation promises is one promise, also where several cases show it. The commit is the "
+    "first that breaks it in the case that is named."
 )
 _IN_BASE = "The base breaks these as well, so the patch is not the cause."
 _UNDECIDED = "The base could not be asked, so nothing is said of the patch."
@@ -280,7 +280,7 @@ def _commands(answer: Answer, told: Regression) -> Iterator[str]:
     if told.run:
         run = source_in(answer.path / told.run)
         yield f"reproduce: powercut repro {told.seen[0].example} --from {run}"
-        yield f"explain: powercut show {told.seen[0].id} --from {run}"
+        yield f"why: powercut show {told.seen[0].id} --from {run}"
 
 
 def _line(told: Regression) -> Line:
@@ -376,7 +376,7 @@ def _planted(planted: Sequence[Planted], what: str) -> PageTable:
         )
         for p in sorted(planted, key=lambda p: (list(_FATES).index(p.fate) != 1, p.fate))
     ]
-    return PageTable(("place", what, "", "by", "states"), tuple(rows), figures=4)
+    return PageTable(("place", what, "result", "by", "states"), tuple(rows), figures=4)
 
 
 def _extra(stage: Stage) -> str:

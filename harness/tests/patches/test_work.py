@@ -25,6 +25,7 @@ from harness.errors import ExitCode, KernelError, UsageError
 from harness.expectations import Expectation
 from harness.faults.results import Detection
 from harness.host.progress import Progress
+from harness.host.resources import resource
 from harness.kernels.commits import CommitRange, Revision
 from harness.model import CaseId, CrashState, Judgement, Violation
 from harness.patches.mistakes import Mistake
@@ -162,6 +163,15 @@ def test_what_only_the_patch_breaks_is_new_and_the_first_commit_that_does_is_nam
     page = series.page()
     assert "first broken by 333333333333 (commit 3)" in page.text()
     assert json.loads(page.json())["regressions"][0]["commit"] == COMMITS[2][0]
+
+
+def test_the_command_that_explains_has_the_name_that_every_page_gives_it(tmp_path: Path) -> None:
+    """It was `explain:` here and `why:` elsewhere, and the button of the page copied that word with it."""
+    page = carried_out(tmp_path, from_third_on)[0].page()
+    (labels,) = {tuple(c.partition(": ")[0] for c in f.commands) for s in page.sections for f in s.findings}
+    assert labels == ("reproduce", "why")
+    copied = resource("reports", "templates", "report.js").read_text()
+    assert "(reproduce|why|" in copied
 
 
 def test_what_the_base_breaks_as_well_is_no_news(tmp_path: Path) -> None:
