@@ -63,6 +63,7 @@ def test_it_has_no_legend_of_timelines_no_disk_and_no_operations(ruled: RunStore
     assert "volatile write cache" not in page
     assert "the crash model is the rules of the mode" in page
     assert "the power failed here" not in page
+    assert "<dt>mount</dt>" not in page
 
 
 def test_a_call_has_its_number_once(ruled: RunStore) -> None:
