@@ -254,28 +254,27 @@ def test_a_run_ends_with_the_first_case_that_finds_the_fault(
     assert kernels.variants == ["forgetful", "harmless"]
 
 
-@pytest.mark.parametrize("stop_at", ["never", "[forgetful]", "[baseline-ext4-ordered/dirs]"])
 def test_what_the_unmodified_kernel_shows_does_not_end_a_run(
-    tmp_path: Path, kernels: ToyKernels, monkeypatch: pytest.MonkeyPatch, stop_at: str
+    tmp_path: Path, kernels: ToyKernels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is asked after the fault's kernel has shown something, also where the campaign was stopped then: the
     fault's run goes on, and the answer is that of a campaign which asked it everything first.
     """
     kernels.plant(fault("forgetful"), fault("harmless"))
     monkeypatch.setattr(ToyKernels, "image", property(lambda kernels: kernels._image("forgetful")))
-    (tmp_path / "more.toml").write_text(WORKLOAD)
-    workloads = [str(tmp_path / f"{name}.toml") for name in ("dirs", "more")]
-    plan = FaultsPlan(machine="toy", workloads=workloads, argv=["faults"])
-    whole = gone_on(create(plan, tmp_path / "whole"), kernels)
-    path = create(msgspec.structs.replace(plan, first=True), tmp_path / "first")
-    if stop_at != "never":
-        first = gone_on(path, kernels, Progress(stop_at))
-        assert not {row.status for row in first.rows} & {Status.FOUND, Status.MISSED}
-    campaign = gone_on(path, kernels)
-    assert [r.status for r in campaign.rows] == [r.status for r in whole.rows] == [Status.MISSED] * 2
-    assert campaign.baseline.cases == whole.baseline.cases
-    done = FaultSeries(load_plan(path), path, kernels).known.done["forgetful"]
-    assert (len(done.cases), len(done.detections)) == (2, 2)
+    plan = workloads_in_turn(tmp_path, "dirs", "more")
+    whole = gone_on(create(msgspec.structs.replace(plan, first=False), tmp_path / "whole"), kernels)
+    assert [r.status for r in whole.rows] == [Status.MISSED] * 2
+    for number, stop_at in enumerate(("never", "[forgetful]", "[baseline-ext4-ordered/dirs]")):
+        path = create(plan, tmp_path / f"stopped-{number}")
+        if stop_at != "never":
+            first = gone_on(path, kernels, Progress(stop_at))
+            assert not {row.status for row in first.rows} & {Status.FOUND, Status.MISSED}, stop_at
+        campaign = gone_on(path, kernels)
+        assert [r.status for r in campaign.rows] == [r.status for r in whole.rows], stop_at
+        assert campaign.baseline.cases == whole.baseline.cases, stop_at
+        done = FaultSeries(load_plan(path), path, kernels).known.done["forgetful"]
+        assert (len(done.cases), len(done.detections)) == (2, 2), stop_at
 
 
 def workloads_in_turn(tmp_path: Path, *names: str) -> FaultsPlan:
@@ -372,12 +371,21 @@ def test_a_kernel_that_dies_or_does_not_build_is_undecided(tmp_path: Path, kerne
 
 
 def test_what_was_undecided_is_tried_again(tmp_path: Path, kernels: ToyKernels) -> None:
-    """A guest that a busy host lost stayed undecided for good."""
-    kernels.plant(fault("mortal"), fault("forgetful"))
+    """A guest that a busy host lost stayed undecided for good. And behind the last one that had to be tried
+    again it said how long all the decided ones would take.
+    """
+    kernels.plant(fault("mortal"), fault("harmless"))
     path = begin(tmp_path)
-    for _ in range(2):
-        gone_on(path, kernels)
-    assert kernels.variants == ["mortal", "forgetful", "mortal"]
+    first, again = Progress(), Progress()
+    gone_on(path, kernels, first)
+    assert first.lines[0].startswith("[1/3] baseline-1")
+    assert re.search(r"about \d+ minutes? left$", first.lines[0])
+    assert first.lines[-1].startswith("[3/3] harmless: missed")
+    gone_on(path, kernels, again)
+    assert kernels.variants == ["mortal", "harmless", "mortal"]
+    (told,) = again.lines
+    assert told.startswith("[2/3] mortal: undecided")
+    assert "left" not in told
 
 
 def test_a_stopped_campaign_goes_on_where_it_was(tmp_path: Path, kernels: ToyKernels) -> None:
@@ -418,29 +426,6 @@ def test_an_edit_without_a_place_is_told_before_anything_is_run(tmp_path: Path, 
     with pytest.raises(UsageError, match=r"fault harmless: .* 0 places"):
         carried_out(tmp_path, kernels)
     assert kernels.variants == []
-
-
-def test_minutes_left_are_told(tmp_path: Path, kernels: ToyKernels) -> None:
-    kernels.plant(fault("harmless"))
-    path = begin(tmp_path)
-    progress = Progress()
-    gone_on(path, kernels, progress)
-    first, last = progress.lines
-    assert first.startswith("[1/2] baseline-1")
-    assert first.endswith("about 1 minute left")
-    assert last.startswith("[2/2] harmless: missed")
-
-
-def test_minutes_left_are_those_of_what_is_left(tmp_path: Path, kernels: ToyKernels) -> None:
-    """Behind the last one that had to be tried again it said how long all the decided ones would take."""
-    kernels.plant(fault("mortal"), fault("harmless"))
-    path = begin(tmp_path)
-    gone_on(path, kernels)
-    progress = Progress()
-    gone_on(path, kernels, progress)
-    (told,) = progress.lines
-    assert told.startswith("[2/3] mortal: undecided")
-    assert "left" not in told
 
 
 @pytest.mark.parametrize(
