@@ -24,7 +24,7 @@ from harness.host.progress import Lines
 from harness.kernels.find import find_kernel
 from harness.kernels.module_files import resolve_modules
 from harness.model import CaseId, CrashPoint, CrashState
-from harness.plan import Plan
+from harness.plan import Budget, Plan
 from harness.run import create_run, execute
 from harness.store import RunStore
 from harness.store.records import CaseStatus, How
@@ -216,7 +216,7 @@ def test_a_kernel_without_dm_log_writes_says_so(tmp_path: Path) -> None:
 
 def test_a_kernel_that_never_answers_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     profile = qemu.profile()
-    soon = {"tcg": msgspec.structs.replace(profile.accelerators["tcg"], boot_timeout_s=5.0)}
+    soon = {"tcg": msgspec.structs.replace(profile.accelerators["tcg"], boot_timeout_s=1.0)}
     hasty = msgspec.structs.replace(profile, accelerators=profile.accelerators | soon)
     monkeypatch.setattr(qemu, "profile", lambda: hasty)
     image = tmp_path / "bzImage"
@@ -228,16 +228,19 @@ def test_a_kernel_that_never_answers_is_unknown(tmp_path: Path, monkeypatch: pyt
     assert "guest lost" in summary.cases[0].undecided
 
 
-def test_fio_runs_and_verifies_in_the_guest(tmp_path: Path) -> None:
-    plan = Plan(configurations=["ext4/ordered"], workloads=["fio-randwrite"], jobs=2)
+def test_fio_runs_and_verifies_in_the_guest(uml_kernel: Path, tmp_path: Path) -> None:
+    plan = Plan(configurations=["ext4/ordered"], workloads=["fio-randwrite"], machine="uml", jobs=2)
     summary, _ = run_plan(plan, tmp_path)
     (case,) = summary.cases
     assert case.verdict is CaseVerdict.PASS, (case.undecided, case.findings)
     assert case.counts.checked == case.counts.generated > 50
 
 
-def test_fio_sees_what_is_lost_without_barriers(tmp_path: Path) -> None:
-    plan = Plan(configurations=["ext4/nobarrier"], workloads=["fio-randwrite"], jobs=2)
+def test_fio_sees_what_is_lost_without_barriers(uml_kernel: Path, tmp_path: Path) -> None:
+    """One section is enough: each state runs fio once more for each."""
+    job = tmp_path / "short.fio"
+    job.write_text("[one]\nioengine=psync\nrw=write\nbs=4k\nsize=16k\nverify=crc32c\nend_fsync=1\n")
+    plan = Plan(configurations=["ext4/nobarrier"], workloads=[str(job)], machine="uml", jobs=2)
     summary, _ = run_plan(plan, tmp_path)
     assert "program" in {f.oracle for f in summary.findings}
 
@@ -251,7 +254,7 @@ def test_a_replaced_module_is_the_one_that_is_loaded(tmp_path: Path) -> None:
         configurations=["ext4/ordered"],
         workloads=["append-fsync"],
         replaced=[str(tmp_path / "ext4.ko")],
-        jobs=2,
+        budget=Budget(visits=4),
     )
     summary, path = run_plan(plan, tmp_path)
     assert shell_code(summary) is ExitCode.CONSISTENT
