@@ -34,7 +34,7 @@ from harness.store.layout import CaseLayout
 from harness.workloads.load import load_workload
 
 LOG_BYTES = 256 << 20
-STATES = 40
+STATES = 12
 """Of a case, with one order of its chunks: as many prefixes, and states that lack some of the last chunks."""
 LAST = 24
 VISITS_MAX = 5
