@@ -29,7 +29,6 @@ _CLUSTERS_MAX = 4096
 class _Layout:
     """Places and sizes in bytes. `fixed`: what lies in front of the clusters: begin, end, name."""
 
-    sector: int
     cluster: int
     table: int
     table_bytes: int
@@ -77,7 +76,7 @@ def _fat32(boot: bytes) -> _Layout | None:
         (backup, backup + sector, "copy of the boot sector"),
         *((table + n * size, table + (n + 1) * size, f"FAT {n + 1}") for n in range(tables)),
     ]
-    return _Layout(sector, cluster, table, size, table + tables * size, le(boot, 44, 4), fixed)
+    return _Layout(cluster, table, size, table + tables * size, le(boot, 44, 4), fixed)
 
 
 def _exfat(boot: bytes) -> _Layout | None:
@@ -92,7 +91,7 @@ def _exfat(boot: bytes) -> _Layout | None:
         (table, table + size, "FAT"),
     ]
     cluster = sector << le(boot, 109, 1)
-    return _Layout(sector, cluster, table, size, le(boot, 88, 4) * sector, le(boot, 96, 4), fixed)
+    return _Layout(cluster, table, size, le(boot, 88, 4) * sector, le(boot, 96, 4), fixed)
 
 
 class Fat:

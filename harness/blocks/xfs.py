@@ -80,9 +80,7 @@ class _Layout:
     block: int
     sector: int
     inode: int
-    blocks: int
     group_blocks: int
-    groups: int
     log_at: int
     log_bytes: int
     uuid: bytes
@@ -104,9 +102,7 @@ def read(image: Image, second_bytes: int) -> Xfs | None:
             block,
             max(be(data, 0x66, 2), _SECTOR),
             max(be(data, 0x68, 2), 256),
-            be(data, 8, 8),
             group_blocks,
-            be(data, 0x58, 4),
             log_block * block if start else second_bytes,
             be(data, 0x60, 4) * block,
             data[0x20:0x30],

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import BinaryIO, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -61,11 +61,11 @@ from harness.store.layout import CaseLayout, RunLayout
 from harness.writelog import WriteLog, read_log
 from harness.writelog.calls import NOT_NOTED, Places, ProgramCalls, calls_of
 from harness.writelog.events import no_events, times_of, why_no_events
+from harness.writelog.log import copy_part
 from harness.writelog.times import Times
 
 T = TypeVar("T")
 
-COPY_BYTES = 1 << 20
 UNTOUCHED = CrashState(0)
 """The base image, with nothing of the log on it: a state of either kind."""
 NOTHING_KNOWN: Mapping[str, str] = MappingProxyType({})
@@ -332,7 +332,7 @@ def take(
                 raise
     log = scratch / log_name(replace(case, workload=workload.name))
     with session.log.open("rb") as source, log.open("wb") as copy:
-        _copy_exactly(source, copy, read_log(session.log).used_bytes)
+        copy_part(source, copy, read_log(session.log).used_bytes, "its last entry")
     console = (session.directory / "console.txt").read_bytes()
     return Taken(case, profile, workload, base, log, events, console, session.said, earlier)
 
@@ -549,13 +549,3 @@ def _acknowledgements(marks: Sequence[tuple[int, str]]) -> tuple[Acknowledgement
         elif word == "app":
             found.append(Acknowledgement(operation, rest, index))
     return tuple(found)
-
-
-def _copy_exactly(source: BinaryIO, copy: BinaryIO, length: int) -> None:
-    left = length
-    while left:
-        chunk = source.read(min(left, COPY_BYTES))
-        if not chunk:
-            raise WriteLogError(f"the log device ends {left} bytes before its last entry does")
-        copy.write(chunk)
-        left -= len(chunk)

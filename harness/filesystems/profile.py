@@ -300,7 +300,7 @@ class Profile:
         stack, missing = find_stack(name)
         if why := self.needs_bare_disk:
             raise UsageError(f"{self.name} takes {why}, and not @{name}", _other(f"@{name}"))
-        made = Stacked(name, stack, self.size_bytes >> 20, missing)
+        made = Stacked(stack, self.size_bytes >> 20, missing)
         there = replace(self, mode=f"{self.mode}@{name}", summary=f"{self.summary}; on {stack.summary}")
         return replace(there._divided(made), on_request=True)
 
@@ -352,7 +352,7 @@ class Profile:
         """
         for missing in (None, *stack.may_miss):
             name = self.mode if missing is None else f"{self.mode}-{missing}"
-            made = replace(self, mode=name)._divided(Stacked(name, stack, self.size_bytes >> 20, missing))
+            made = replace(self, mode=name)._divided(Stacked(stack, self.size_bytes >> 20, missing))
             yield made if missing is None else replace(made, on_request=True)
 
     def _divided(self, stacked: Stacked) -> Profile:

@@ -95,7 +95,6 @@ class Stacked:
     is.
     """
 
-    name: str
     stack: Stack
     filesystem_mib: int
     missing: int | None = None

@@ -101,7 +101,6 @@ class CrashTime:
     at: int
     phase: int
     choices: Choices
-    position: Position
     unclear: tuple[Unclear, ...] = ()
 
     @property
@@ -204,7 +203,7 @@ class LegalStates:
             choices = Choices(prefix, self._numbers_of(absent), self._numbers_of(free))
             if self._places(at):
                 choices = self._in_any_order(choices, at)
-            yield CrashTime(entry, at, phase, choices, self._position(at), self._unclear(at))
+            yield CrashTime(entry, at, phase, choices, self._unclear(at))
 
     def _flying(self, volatile: Sequence[_Timed], at: int) -> list[list[_Timed]]:
         """By device, the writes in flight whose data waits for a flush."""
@@ -299,7 +298,8 @@ class LegalStates:
         """For each write, the event by which it and all before it are durable: those need not be searched."""
         return list(itertools.accumulate((t.durable for t in self._writes), max))
 
-    def _position(self, at: int) -> Position:
+    def position_at(self, at: int) -> Position:
+        """The position in the history of an event."""
         begun, acked, app_acks = (
             bisect.bisect_left(self._made[word], at) for word in ("begin", "ack", "app")
         )
@@ -317,7 +317,7 @@ class LegalStates:
 
     def position(self, state: CrashState) -> Position:
         """The position in the history of a state. Raises UsageError for one of no crash time."""
-        return self._position(self._at(state))
+        return self.position_at(self.event(state))
 
     def name(self, crash_time: CrashTime, lost: Iterable[int]) -> CrashState:
         """The state of a crash time in which these chunks have not persisted, in its one short form."""
@@ -334,22 +334,18 @@ class LegalStates:
         """The states of all crash times in which all that was submitted has persisted, in order."""
         return [CrashState(entry, persisted=Persisted()) for entry, _ in self._cuts()]
 
-    def event(self, state: CrashState) -> int:
-        """The event just before which the power fails. Raises UsageError for a state of no crash time."""
-        return self._at(state)
-
     def lost(self, state: CrashState) -> frozenset[int]:
         """The chunks that a state has lost, of those that it could lose. Raises UsageError, see `on_disk`."""
-        losable, _ = self._losable(self._at(state))
+        losable, _ = self._losable(self.event(state))
         return frozenset(losable.intersection(self.on_disk(state).dropped))
 
     def losing(self, state: CrashState, lost: Iterable[int]) -> CrashState:
         """A state of the same crash time that has lost these chunks and no others; not always a legal one."""
-        return self._name(state.prefix, self._at(state), lost)
+        return self._name(state.prefix, self.event(state), lost)
 
     def losable(self, state: CrashState) -> frozenset[int]:
         """The chunks that a cache may lose at the crash time of a state."""
-        return frozenset(self._losable(self._at(state))[0])
+        return frozenset(self._losable(self.event(state))[0])
 
     def durable(self, entry: int) -> int:
         """The event that makes a write durable; NEVER if none does."""
@@ -388,7 +384,7 @@ class LegalStates:
 
         Raises UsageError for a state of no crash time, or one that no disk that honours flushes can be in.
         """
-        at = self._at(state)
+        at = self.event(state)
         losable, buried = self._losable(at)
         lost = self._named(state, losable | buried)
         if state.persisted is not None and state.persisted.only:
@@ -439,7 +435,8 @@ class LegalStates:
                     f"{state}: entry {entry} is durable, and nothing that is left was in flight with it", _SEE
                 )
 
-    def _at(self, state: CrashState) -> int:
+    def event(self, state: CrashState) -> int:
+        """The event just before which the power fails. Raises UsageError for a state of no crash time."""
         if state.persisted is None:
             raise UsageError(f"{state} is a state of the log's order, not one by times", _SEE)
         if state.prefix == self._entries:

@@ -56,7 +56,6 @@ from harness.store.records import (
     JudgedState,
     RunInfo,
     StateVerdict,
-    Step,
     UnknownReason,
     finding_order,
     state_order,
@@ -422,7 +421,6 @@ class RunStore(contextlib.AbstractContextManager["RunStore"]):
     def counts(self, case: CaseId) -> Counts:
         """The number of the case's states, in total and by verdict."""
         number = self._number(case)
-        ((info,),) = self._database.query("SELECT info FROM cases WHERE id = ?", number)
         rows = self._database.query(
             "SELECT verdict, COUNT(*) FROM states WHERE case_id = ? GROUP BY verdict", number
         )
@@ -437,7 +435,7 @@ class RunStore(contextlib.AbstractContextManager["RunStore"]):
             number,
         )
         with self._reading():
-            known = msgspec.json.decode(info, type=CaseInfo)
+            known = self._info(number)
             by = {Verdict(verdict): int(count) for verdict, count in rows}
         return Counts(
             known.generated,
@@ -588,7 +586,7 @@ class RunStore(contextlib.AbstractContextManager["RunStore"]):
             groups.setdefault((oracle, signature), {}).setdefault(state, []).append(violation)
         if not groups:
             return ()
-        steps = self._steps(number)
+        steps = self._info(number).steps
         paths, ran = paths_in(steps), [LoggedOperation(s.operation, s.begin, s.ack) for s in steps]
         flushed = functools.partial(_flushed, functools.cache(lambda: self.timeline(case)))
         parsed = {text: CrashState.parse(text) for text in {row[-1] for row in rows}}
@@ -626,9 +624,9 @@ class RunStore(contextlib.AbstractContextManager["RunStore"]):
             return ""
         return told.mechanism.partition(". ")[0] or None
 
-    def _steps(self, number: int) -> tuple[Step, ...]:
+    def _info(self, number: int) -> CaseInfo:
         ((info,),) = self._database.query("SELECT info FROM cases WHERE id = ?", number)
-        return msgspec.json.decode(info, type=CaseInfo).steps
+        return msgspec.json.decode(info, type=CaseInfo)
 
     def _number(self, case: CaseId) -> int:
         rows = self._database.query("SELECT id FROM cases WHERE name = ?", str(case))

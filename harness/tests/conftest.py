@@ -10,6 +10,7 @@ examples in every profile.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -30,6 +31,13 @@ settings.register_profile(
     phases=[Phase.explicit, Phase.generate],  # no example is made smaller: nobody looks at it
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of the test's own, which is not made yet: the user's may hold kernel trees."""
+    monkeypatch.setenv("POWERCUT_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -34,10 +34,7 @@ from harness.workloads.load import contents_hash, pin_name, select_workloads
 CASE = CaseId("ext4", "ordered", "append-fsync")
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("POWERCUT_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
+pytestmark = pytest.mark.usefixtures("cache")
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import BinaryIO
 
 from harness.errors import WriteLogError
 from harness.model import SECTOR_BYTES, EntryFlag, LogEntry
@@ -32,6 +33,7 @@ VERSION = 1
 SUPER = struct.Struct("<QQQI")
 HEADER = struct.Struct("<QQQQ")
 _UNIT_BYTES_MAX = 65536
+_COPY_BYTES = 1 << 20
 _KNOWN_FLAGS = sum(EntryFlag)
 
 
@@ -136,6 +138,16 @@ def read_log(path: Path, at: int = 0) -> WriteLog:
     except OSError as error:
         raise WriteLogError(f"cannot read the write log {path}: {error}") from error
     return WriteLog(path, unit, tuple(entries), used)
+
+
+def copy_part(source: BinaryIO, target: BinaryIO, length: int, what: str) -> None:
+    """Copy so many bytes of a log device. Raises WriteLogError where it ends before `what` does."""
+    while length:
+        chunk = source.read(min(length, _COPY_BYTES))
+        if not chunk:
+            raise WriteLogError(f"the log device ends {length} bytes before {what} does")
+        target.write(chunk)
+        length -= len(chunk)
 
 
 def _mapped(fileno: int, path: Path, at: int) -> mmap.mmap:

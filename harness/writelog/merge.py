@@ -28,9 +28,18 @@ from typing import BinaryIO
 from harness.errors import WriteLogError
 from harness.model import SECTOR_BYTES, EntryFlag, LogEntry
 from harness.writelog.events import END_MARK, Events, bios_of, join_device, read_events
-from harness.writelog.log import HEADER, MAGIC, SUPER, VERSION, WriteLog, changes, devices_of, read_log
+from harness.writelog.log import (
+    HEADER,
+    MAGIC,
+    SUPER,
+    VERSION,
+    WriteLog,
+    changes,
+    copy_part,
+    devices_of,
+    read_log,
+)
 
-_COPY_BYTES = 1 << 20
 _PAGE_BYTES = 4096
 
 
@@ -115,11 +124,6 @@ def _put(source: BinaryIO, at: int, entry: LogEntry, target: BinaryIO) -> None:
     mark = entry.mark.encode(errors="backslashreplace") if EntryFlag.MARK in entry.flags else b""
     header = HEADER.pack(entry.sector, entry.sectors, entry.flags, len(mark)) + mark
     target.write(header.ljust(SECTOR_BYTES, b"\0"))
-    left = 0 if EntryFlag.DISCARD in entry.flags else entry.sectors * SECTOR_BYTES
     source.seek(at)
-    while left:
-        chunk = source.read(min(left, _COPY_BYTES))
-        if not chunk:
-            raise WriteLogError(f"the log device ends {left} bytes before entry {entry.index} does")
-        target.write(chunk)
-        left -= len(chunk)
+    if EntryFlag.DISCARD not in entry.flags:
+        copy_part(source, target, entry.sectors * SECTOR_BYTES, f"entry {entry.index}")

@@ -128,8 +128,8 @@ def test_a_part_after_the_crash_that_needs_what_was_lost_is_not_begun() -> None:
 
 def test_states_by_chance_are_those_of_the_seed() -> None:
     times = (
-        CrashTime(3, 3, 0, Choices(3, (0,), (1, 2)), Position(0, 0)),
-        CrashTime(9, 9, 0, Choices(9, (), (3, 4, 5, 6)), Position(0, 0)),
+        CrashTime(3, 3, 0, Choices(3, (0,), (1, 2))),
+        CrashTime(9, 9, 0, Choices(9, (), (3, 4, 5, 6))),
     )
 
     def name(time: CrashTime, lost: tuple[int, ...]) -> CrashState:

@@ -228,7 +228,7 @@ def test_exploration_finds_what_brute_force_finds(disk: Disk, made: Recorder, se
             )
             if state not in shown:
                 shown[state] = replace_legal(guest).recover(state)[1]
-            rule[shown[state]].add(guest.legal._position(cut.at))
+            rule[shown[state]].add(guest.legal.position_at(cut.at))
         assert set(told) == set(rule)
         for text, positions in told.items():
             assert positions <= rule[text]

@@ -46,13 +46,12 @@ print(sorted({m.split(".")[0] for m in sys.modules} & {"dask", "distributed", "t
 
 
 @pytest.fixture
-def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DaskPool]:
+def pool(tmp_path: Path, cache: Path) -> Iterator[DaskPool]:
     """One worker process, with a cache of its own."""
     with needed():
         need_cluster("local:1")
     from harness.cluster.over_dask import DaskPool  # noqa: PLC0415 - where it is missing, the test is skipped
 
-    monkeypatch.setenv("POWERCUT_CACHE", str(tmp_path / "cache"))
     made = DaskPool("local:1", "test-run", tmp_path)
     yield made
     made.close()

@@ -75,10 +75,9 @@ class Fake:
 
 
 @pytest.fixture
-def fitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[Fake]:
+def fitted(monkeypatch: pytest.MonkeyPatch, cache: Path) -> type[Fake]:
     Fake.made, Fake.hold = [], threading.Event()
     Fake.hold.set()
-    monkeypatch.setenv("POWERCUT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(site, "fitted", Fake)
     return Fake
 

@@ -21,9 +21,8 @@ TOOL = Tool("sh", "dash", suites=["elsewhere"], always=True)
 
 
 @pytest.fixture
-def cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
+def cached(monkeypatch: pytest.MonkeyPatch, cache: Path) -> dict[str, Path]:
     """What the cache has, by release."""
-    monkeypatch.setenv("POWERCUT_CACHE", str(tmp_path / "cache"))
     there: dict[str, Path] = {}
     monkeypatch.setattr(tools, "cached_program", lambda _, __, release="": there.get(release))
     return there

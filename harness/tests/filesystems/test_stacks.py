@@ -65,15 +65,15 @@ def exit_code(script: str) -> int:
 
 
 def test_members_lie_one_behind_the_other() -> None:
-    toy = Stacked("toy", TOY, 63)
+    toy = Stacked(TOY, 63)
     assert toy.sizes == (34 * MIB, 4 * MIB, 63 * MIB)
     assert toy.begins == (34 * MIB, 38 * MIB)
 
 
 def test_steps_name_the_members_that_are_there() -> None:
     """Recorded with all of them; started after the crash without the one that is missing."""
-    degraded = Stacked("toy-0", TOY, 64, missing=0)
-    assert Stacked("toy", TOY, 64).start == "echo start /dev/member-0 /dev/member-1 /dev/member-2"
+    degraded = Stacked(TOY, 64, missing=0)
+    assert Stacked(TOY, 64).start == "echo start /dev/member-0 /dev/member-1 /dev/member-2"
     assert degraded.start == "echo degraded /dev/member-1 /dev/member-2"
     assert degraded.start_whole == "echo start /dev/member-0 /dev/member-1 /dev/member-2"
 
@@ -92,7 +92,7 @@ def test_the_exit_code_is_that_of_the_line_unless_a_step_failed(
     steps: dict[str, str], line: str, code: int
 ) -> None:
     """A step that fails in the middle counts: in `sh -e`, what is left of `||` may fail unnoticed."""
-    script = Stacked("toy", msgspec.structs.replace(TOY, **steps), 64).on_it(line)
+    script = Stacked(msgspec.structs.replace(TOY, **steps), 64).on_it(line)
     assert exit_code(script) == code
 
 
@@ -100,7 +100,7 @@ def test_the_exit_code_is_that_of_the_line_unless_a_step_failed(
     ("make", "mkfs", "code"), [("true", "true", 0), ("false", "true", NOT_MADE), ("true", "false", 1)]
 )
 def test_what_fails_while_it_is_made_is_told(make: str, mkfs: str, code: int) -> None:
-    script = Stacked("toy", msgspec.structs.replace(TOY, make=make), 64).making([[mkfs]])
+    script = Stacked(msgspec.structs.replace(TOY, make=make), 64).making([[mkfs]])
     assert exit_code(script) == code
 
 
@@ -109,10 +109,10 @@ def test_what_follows_the_file_system_follows_it(tmp_path: Path) -> None:
     stack = msgspec.structs.replace(
         TOY, make=f"echo make >>{tmp_path}/done", finish=f"echo finish >>{tmp_path}/done"
     )
-    assert exit_code(Stacked("toy", stack, 64).making([["sh", "-c", f"echo mkfs >>{tmp_path}/done"]])) == 0
+    assert exit_code(Stacked(stack, 64).making([["sh", "-c", f"echo mkfs >>{tmp_path}/done"]])) == 0
     assert (tmp_path / "done").read_text().split() == ["make", "mkfs", "finish"]
     failing = msgspec.structs.replace(TOY, finish="false")
-    assert exit_code(Stacked("toy", failing, 64).making([["true"]])) == NOT_MADE
+    assert exit_code(Stacked(failing, 64).making([["true"]])) == NOT_MADE
 
 
 @pytest.mark.parametrize("name", stacks())

@@ -173,13 +173,12 @@ def test_what_shows_with_nothing_lost_is_not_shrunk_to_what_a_lost_write_breaks(
 
 
 def test_an_experiment_says_what_shows_with_nothing_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path
 ) -> None:
     found = [
         (CrashState.parse(at), Violation("durability", "f", f"f: {what}", "", "", f"f: {what}"))
         for at, what in (("@t9", "missing"), ("@t9-2", "missing"), ("@t9-2", "size"))
     ]
-    monkeypatch.setenv("POWERCUT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(module, "_settings", lambda *_: "settings")
     monkeypatch.setattr(
         module, "open_equipment", lambda *_: contextlib.nullcontext(SimpleNamespace(fast=None))
@@ -317,7 +316,7 @@ def test_a_line_that_a_kill_cut_off_is_an_experiment_that_was_not_made(tmp_path:
 
 
 def test_a_triage_that_was_stopped_records_nothing_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path
 ) -> None:
     """And where everything is known, no guest is made ready."""
     opened: list[str] = []
@@ -332,7 +331,6 @@ def test_a_triage_that_was_stopped_records_nothing_twice(
         assert case.workload == "candidate.s3"
         return []
 
-    monkeypatch.setenv("POWERCUT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(module, "_settings", lambda *_: "settings")
     monkeypatch.setattr(module, "open_equipment", equipment)
     monkeypatch.setattr(module, "violations", violations)
@@ -344,13 +342,14 @@ def test_a_triage_that_was_stopped_records_nothing_twice(
     assert opened == ["equipment", "experiment"]
 
 
-def test_what_failed_is_tried_again_and_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_failed_is_tried_again_and_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path
+) -> None:
     """A guest that was lost once made a workload harmless for ever."""
 
     def lost(*_: object) -> list[Violated]:
         raise GuestLost("the guest is gone", "")
 
-    monkeypatch.setenv("POWERCUT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(module, "_settings", lambda *_: "settings")
     monkeypatch.setattr(
         module, "open_equipment", lambda *_: contextlib.nullcontext(SimpleNamespace(fast=None))

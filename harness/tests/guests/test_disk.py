@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-import zlib
 from itertools import combinations
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from harness.guests import wire
 from harness.guests.disk import Disk, within_a_request
 from harness.model import BLOCK_BYTES, SECTOR_BYTES, CrashState
 from harness.states import Choices, enumerate_prefixes
-from harness.tests.guests.visits import recall, remember
+from harness.tests.guests.visits import block_of, recall, recovered, remember
 from harness.tests.needs import needed
 from harness.tests.states.logs import BASE, logs, new_log, states
 from harness.tests.states.replay import replay
@@ -94,10 +93,6 @@ def test_compare_finds_the_first_byte(shared: Disk, tmp_path: Path, base: Path, 
     assert shared.compare(path) is None
 
 
-def _block(content: bytes, block: int) -> bytes:
-    return content[block * BLOCK_BYTES : (block + 1) * BLOCK_BYTES]
-
-
 @real
 @given(data=st.data(), steps=logs)
 def test_block_hashes_are_equal_exactly_when_blocks_are(
@@ -112,7 +107,7 @@ def test_block_hashes_are_equal_exactly_when_blocks_are(
         shared.switch(state)
         content = replay(BASE, log, state)
         for number, found in zip(numbers, shared.block_hashes(numbers), strict=True):
-            assert seen.setdefault(found, _block(content, number)) == _block(content, number)
+            assert seen.setdefault(found, block_of(content, number)) == block_of(content, number)
     assert len(seen) == len(set(seen.values()))
 
 
@@ -120,16 +115,6 @@ def test_a_block_behind_the_end_has_no_hash(shared: Disk, base: Path) -> None:
     shared.open(base)
     with pytest.raises(DiskError):
         shared.block_hashes([len(BASE) // BLOCK_BYTES])
-
-
-def _recover(content: bytes) -> tuple[list[int], int]:
-    """A deterministic recovery: which block it reads next depends on what it read. (blocks, outcome)"""
-    blocks = [0]
-    outcome = 0
-    while len(blocks) < 4:
-        outcome = zlib.crc32(_block(content, blocks[-1]), outcome)
-        blocks.append(outcome % 4)
-    return blocks, zlib.crc32(_block(content, blocks[-1]), outcome)
 
 
 @real
@@ -145,17 +130,17 @@ def test_recall_gives_what_recovery_would(
     contents = [replay(BASE, log, state) for state in chosen]
     known: set[tuple[bytes, ...]] = set()
     for state, content in zip(chosen, contents, strict=True):
-        traces = [tuple(_block(c, b) for b in _recover(c)[0]) for c in contents]
+        traces = [tuple(block_of(c, b) for b in recovered(c)[0]) for c in contents]
         expected = [
-            _recover(c)[1] if trace in known else None for c, trace in zip(contents, traces, strict=True)
+            recovered(c)[1] if trace in known else None for c, trace in zip(contents, traces, strict=True)
         ]
         assert recall(shared, chosen) == expected
         shared.switch(state)
-        blocks, outcome = _recover(content)
+        blocks, outcome = recovered(content)
         for block in blocks:
             shared.also_read([block])
         assert remember(shared, state, outcome) in (None, outcome)
-        known.add(tuple(_block(content, b) for b in blocks))
+        known.add(tuple(block_of(content, b) for b in blocks))
 
 
 @real
@@ -185,7 +170,7 @@ def test_recall_is_sound_for_any_reads_in_any_order(
 
 def _agree(content: bytes, visit: tuple[bytes, list[int]]) -> bool:
     other, read = visit
-    return all(_block(content, block) == _block(other, block) for block in read)
+    return all(block_of(content, block) == block_of(other, block) for block in read)
 
 
 def test_an_image_costs_what_changed(shared: Disk, tmp_path: Path, base: Path) -> None:

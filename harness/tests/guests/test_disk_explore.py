@@ -4,7 +4,6 @@ against a plain look at every state.
 
 from __future__ import annotations
 
-import zlib
 from itertools import combinations
 from pathlib import Path
 
@@ -14,9 +13,9 @@ from hypothesis import strategies as st
 
 from harness.errors import DiskError
 from harness.guests.disk import BlockReads, Disk, Explored, Order
-from harness.model import BLOCK_BYTES, SECTOR_BYTES, CrashState
+from harness.model import SECTOR_BYTES, CrashState
 from harness.states import Choices
-from harness.tests.guests.visits import recall, remember
+from harness.tests.guests.visits import block_of, recall, recovered, remember
 from harness.tests.states.logs import BASE, logs, new_log, step_sectors
 from harness.writelog import Discard, Step, Write, write_log
 
@@ -90,22 +89,8 @@ def test_images_and_hashes_of_chunks_agree_with_a_replay_in_order(
     assert image.read_bytes() == contents[-1]
 
 
-def _block(content: bytes, block: int) -> bytes:
-    return content[block * BLOCK_BYTES : (block + 1) * BLOCK_BYTES]
-
-
-def _recover(content: bytes) -> tuple[tuple[int, ...], int]:
-    """A deterministic recovery: which block it reads next depends on what it read. (blocks, outcome)"""
-    blocks = [0]
-    outcome = 0
-    while len(blocks) < 4:
-        outcome = zlib.crc32(_block(content, blocks[-1]), outcome)
-        blocks.append(outcome % 4)
-    return tuple(blocks), zlib.crc32(_block(content, blocks[-1]), outcome)
-
-
 def _trace(content: bytes) -> tuple[bytes, ...]:
-    return tuple(_block(content, block) for block in _recover(content)[0])
+    return tuple(block_of(content, block) for block in recovered(content)[0])
 
 
 def _explore(shared: Disk, chunks: list[tuple[int, bytes]], crash_time: Choices, losses: int) -> Explored:
@@ -115,15 +100,15 @@ def _explore(shared: Disk, chunks: list[tuple[int, bytes]], crash_time: Choices,
     while (explored := shared.explore([crash_time], losses=losses, to_visit_max=3)[0]).to_visit:
         for state in explored.to_visit:
             shared.switch(state)
-            blocks, outcome = _recover(_replayed(chunks, state))
+            blocks, outcome = recovered(_replayed(chunks, state))
             shared.also_read(blocks)
             assert remember(shared, state, outcome) is None, "two states to visit read the same"
     return explored
 
 
 def _deviations(content: bytes, default: bytes) -> int:
-    read = set(_recover(content)[0])
-    return sum(_block(content, block) != _block(default, block) for block in read)
+    read = set(recovered(content)[0])
+    return sum(block_of(content, block) != block_of(default, block) for block in read)
 
 
 @real
@@ -149,7 +134,7 @@ def test_leaves_are_the_outcomes_of_every_legal_state_within_the_losses(
         assert len(found) == len(within)
         assert (explored.unexplored == 0) == (within == set(traces))
         for known, content in zip(explored.known, found, strict=True):
-            assert known.outcome == _recover(content)[1]
+            assert known.outcome == recovered(content)[1]
             assert known.losses == traces[_trace(content)]
 
 
@@ -175,7 +160,7 @@ def test_several_crash_times_at_once_have_the_outcomes_of_each_alone(
         if not wanted:
             break
         for state in wanted:
-            blocks, outcome = _recover(_replayed(chunks, state))
+            blocks, outcome = recovered(_replayed(chunks, state))
             assert shared.learn(state, BlockReads(blocks), outcome) is None, (
                 "two states to visit read the same"
             )

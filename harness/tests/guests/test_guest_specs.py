@@ -164,11 +164,10 @@ def test_a_kernel_without_the_module_is_the_reason_and_no_program_is_fetched(
 
 
 def test_a_program_that_only_another_suite_has_is_fetched(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path
 ) -> None:
     tool = Tool("mkfs.never-heard-of", "never-heard-of", suites=["elsewhere"])
     profile = dataclasses.replace(mode("ext4/ordered"), mkfs=tool, fsck=None)
-    monkeypatch.setenv("POWERCUT_CACHE", str(tmp_path / "cache"))
 
     def refused(program: str, package: str, suites: list[str], release: str) -> Path:
         raise EnvironmentLacks(f"there is no package {package} in suite {suites[0]}")
@@ -279,11 +278,8 @@ def test_the_folder_of_temporary_files_may_have_no_longer_path_than_a_disks_sock
     assert "TMPDIR" in caught.value.next_step
 
 
-def test_a_run_that_only_emulation_can_judge_says_how_to_get_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_only_emulation_can_judge_says_how_to_get_more(tmp_path: Path, cache: Path) -> None:
     """On a fresh machine a run took five times as long as it had to, and nothing said so."""
-    monkeypatch.setenv("POWERCUT_CACHE", str(tmp_path / "cache"))
     stock = dataclasses.replace(
         kernel(tmp_path, "ext4"), package_version="9.9.1-1", source="linux-source-9.9"
     )
@@ -316,10 +312,9 @@ def test_a_module_of_one_kernel_is_not_looked_for_in_another_machines(tmp_path: 
 
 
 def test_a_kernel_that_notes_nothing_does_not_judge_where_coverage_was_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path
 ) -> None:
     """The run would say that no line of recovery had run."""
-    monkeypatch.setenv("POWERCUT_CACHE", str(tmp_path / "cache"))
     debian = Kernel("debian-6.12", tmp_path / "k", None, "00", "6.12.1", source="linux-source-6.12")
     with pytest.raises(KernelError, match=r"no UML kernel of debian-6\.12's source notes") as caught:
         make_specs(GuestChoice("uml", coverage=True), debian, [], [], tmp_path, tmp_path)

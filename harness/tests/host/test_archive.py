@@ -101,9 +101,8 @@ def test_a_machine_without_debians_archive_is_told_what_to_add(known: list[Sourc
 
 
 @pytest.fixture
-def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path) -> Path:
     """An archive in a folder, that this machine's sources name, with a suite `next` of one package."""
-    monkeypatch.setenv("POWERCUT_CACHE", str(tmp_path / "cache"))
     pool, tree = tmp_path / "mirror/pool", tmp_path / "tree"
     for folder in (pool, tree / "DEBIAN"):
         folder.mkdir(parents=True)

@@ -22,7 +22,6 @@ from harness.errors import EnvironmentLacks, KernelError, NothingToAsk, UsageErr
 from harness.kernels import build as build_module
 from harness.kernels import commits as commits_module
 from harness.kernels import git as git_module
-from harness.kernels import variants
 from harness.kernels.build import Addition, BuildFails, Flavour, ReleaseEdit, make_again
 from harness.kernels.commits import UNCOMMITTED, CommitRange, CommitTree, Revision, commit_tree
 from harness.kernels.instrumented import Points, points_of
@@ -88,16 +87,9 @@ def a_tree(path: Path, *options: str) -> Path:
 
 
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    def cache_dir(*parts: str) -> Path:
-        path = tmp_path.joinpath("cache", *parts)
-        path.mkdir(parents=True, exist_ok=True)
-        return path
-
-    for module in (variants, commits_module):
-        monkeypatch.setattr(module, "cache_dir", cache_dir)
+def cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(commits_module, "need_tools", lambda flavour: None)
-    return tmp_path / "cache"
+    return cache
 
 
 @pytest.fixture

@@ -35,9 +35,8 @@ def kernel(version: str = "6.12.1-1", source: str = "linux-source-6.12") -> Kern
 
 
 @pytest.fixture
-def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def built(monkeypatch: pytest.MonkeyPatch, cache: Path) -> list[str]:
     """Whatever would be compiled, instead of being compiled."""
-    monkeypatch.setenv("POWERCUT_CACHE", str(tmp_path / "cache"))
     seen: list[str] = []
 
     def unpack(source: str, scratch: Path, say: object, folder: str) -> str:

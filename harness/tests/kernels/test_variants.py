@@ -30,16 +30,9 @@ def edit(replacement: str, pattern: str = "7") -> Edit:
 
 
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    def cache_dir(*parts: str) -> Path:
-        path = tmp_path.joinpath("cache", *parts)
-        path.mkdir(parents=True, exist_ok=True)
-        return path
-
-    for module in (variants, build_module):
-        monkeypatch.setattr(module, "cache_dir", cache_dir)
+def cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(variants, "offered_version", lambda source: "")
-    return tmp_path / "cache"
+    return cache
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ from harness.states import CrashTime, LegalStates
 from harness.store import RunStore
 from harness.store.records import CaseRecord, CaseStatus
 from harness.tests.cases.looks import observe
-from harness.tests.reference.again import Cuts, check_again
+from harness.tests.reference.again import Cuts, check_again, subsets
 from harness.workloads.generate import generate
 from harness.workloads.load import select_workloads
 from harness.writelog.times import Times
@@ -229,20 +229,13 @@ def _contents(
 ) -> Iterator[CrashState]:
     """A state of each content of the crash time."""
     states = [
-        legal.name(m, {*m.choices.absent, *lost})
-        for m in crash_times
-        for lost in _subsets(m.choices.volatile)
+        legal.name(m, {*m.choices.absent, *lost}) for m in crash_times for lost in subsets(m.choices.volatile)
     ]
     hashes = session.show(recording.target).hashes([legal.on_disk(s) for s in states])
     distinct = dict(zip(hashes, states, strict=True))
     figures.states += len(states)
     figures.contents += len(distinct)
     yield from distinct.values()
-
-
-def _subsets(chunks: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    for count in range(len(chunks) + 1):
-        yield from itertools.combinations(chunks, count)
 
 
 def _explored(store: RunStore, case: CaseId) -> defaultdict[int, Violated]:

@@ -125,12 +125,12 @@ def _cuts(recovery: RecoveryLog, cuts: Cuts) -> Iterator[CrashState]:
             cuts.skipped += 1
         else:
             whole = CrashState(at, persisted=Persisted())
-            yield from (recovery.legal.losing(whole, lost) for lost in _subsets(free))
+            yield from (recovery.legal.losing(whole, lost) for lost in subsets(free))
         if at < len(entries) and EntryFlag.FLUSH in entries[at].flags:
             free = []
 
 
-def _subsets(chunks: Sequence[int]) -> Iterator[tuple[int, ...]]:
+def subsets(chunks: Sequence[int]) -> Iterator[tuple[int, ...]]:
     for count in range(len(chunks) + 1):
         yield from itertools.combinations(chunks, count)
 

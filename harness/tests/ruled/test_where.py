@@ -19,6 +19,7 @@ from harness.rules.micro import Effect
 from harness.rules.promised import effect_under
 from harness.rules.rules import Rules
 from harness.rules.trees import Files, contents
+from harness.rules.vulnerabilities import Vulnerability
 from harness.store import RunStore
 from harness.store.records import CaseInfo, CaseStatus, Finding, How, JudgedState
 from harness.tests.rules.programs import OWNER, Calls, rules
@@ -47,6 +48,14 @@ def says_of(judging: Judging) -> list[dict[str, Says]]:
     failed = [s for s, result in judging.visited(judging.legal.listed()) if result.exit_code == 1]
     where = Where(judging)
     return [where.of(told.found) for told in answer(judging, failed).told]
+
+
+def of_a_new_name() -> tuple[Judging, Vulnerability]:
+    """Of a program whose check wants a file that it made and never synced, and what it relies on there."""
+    judging = judging_of(Calls().create("f").ack("1"), {"f": b""}, lambda held, acks: not acks or "f" in held)
+    failed = [s for s, result in judging.visited(judging.legal.listed()) if result.exit_code == 1]
+    (told,) = answer(judging, failed).told
+    return judging, told.found
 
 
 def names(says: Mapping[str, Says], of: Says) -> set[str]:
@@ -152,19 +161,15 @@ def test_a_case_without_an_order_is_promised_by_nobody() -> None:
 
 
 def test_nothing_is_told_where_only_some_of_the_modes_were_asked_in_time() -> None:
-    judging = judging_of(Calls().create("f").ack("1"), {"f": b""}, lambda held, acks: not acks or "f" in held)
-    failed = [s for s, result in judging.visited(judging.legal.listed()) if result.exit_code == 1]
-    (told,) = answer(judging, failed).told
-    assert Where(judging).of(told.found)
+    judging, found = of_a_new_name()
+    assert Where(judging).of(found)
     judging.deadline = 0.0
-    assert Where(judging).of(told.found) == {}
+    assert Where(judging).of(found) == {}
 
 
 def test_rules_are_made_of_no_more_contracts_than_there_is_time_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of all 26 were made before anybody looked at the time: seconds, of a program of 1,000 calls."""
-    judging = judging_of(Calls().create("f").ack("1"), {"f": b""}, lambda held, acks: not acks or "f" in held)
-    failed = [s for s, result in judging.visited(judging.legal.listed()) if result.exit_code == 1]
-    (told,) = answer(judging, failed).told
+    judging, found = of_a_new_name()
     made: list[str] = []
 
     def late(notes: Notes, rules: Rules) -> Effect:
@@ -173,15 +178,15 @@ def test_rules_are_made_of_no_more_contracts_than_there_is_time_for(monkeypatch:
         return effect_under(notes, rules)
 
     monkeypatch.setattr("harness.ruled.where.effect_under", late)
-    assert Where(judging).of(told.found) == {}
-    assert Where(judging).of(told.found) == {}
+    assert Where(judging).of(found) == {}
+    assert Where(judging).of(found) == {}
     assert len(made) == 1
     judging.deadline = None
     monkeypatch.setattr("harness.ruled.where.effect_under", effect_under)
     where = Where(judging)
-    assert where.of(told.found)
+    assert where.of(found)
     monkeypatch.setattr("harness.ruled.where.effect_under", None)
-    assert where.of(told.found), "they are made once"
+    assert where.of(found), "they are made once"
 
 
 @pytest.mark.parametrize(
@@ -191,18 +196,14 @@ def test_a_mode_for_which_the_check_was_undecided_is_told_so(
     code: int | None, said: Says, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A check that was not ended in time was told as one that had said yes: *in part by*."""
-    judging = judging_of(Calls().create("f").ack("1"), {"f": b""}, lambda held, acks: not acks or "f" in held)
-    failed = [s for s, result in judging.visited(judging.legal.listed()) if result.exit_code == 1]
-    (told,) = answer(judging, failed).told
+    judging, found = of_a_new_name()
     monkeypatch.setattr(Judging, "result", lambda self, state, acks: CheckResult(0, code, "", acks))
-    assert set(Where(judging).of(told.found).values()) == {said, Says.PROMISED}
+    assert set(Where(judging).of(found).values()) == {said, Says.PROMISED}
 
 
 def test_a_mode_says_no_more_than_one_whose_states_are_among_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """`promised by xfs/wsync; in part by any/posix; not by any/linux`: POSIX allows what Linux does."""
-    judging = judging_of(Calls().create("f").ack("1"), {"f": b""}, lambda held, acks: not acks or "f" in held)
-    failed = [s for s, result in judging.visited(judging.legal.listed()) if result.exit_code == 1]
-    (told,) = answer(judging, failed).told
+    judging, found = of_a_new_name()
     for broken, others in (
         ("any/linux", {"any/posix"}),
         ("ext4/ordered", {"any/posix"}),
@@ -214,7 +215,7 @@ def test_a_mode_says_no_more_than_one_whose_states_are_among_its_own(monkeypatch
             "_says",
             lambda self, effect, _, rules=rules: Says.NOT if effect.rules == rules else Says.PARTLY,
         )
-        said = Where(judging).of(told.found)
+        said = Where(judging).of(found)
         assert {name for name, answer in said.items() if answer is Says.NOT} == {broken, *others}
 
 
@@ -227,11 +228,9 @@ def test_modes_for_which_the_check_was_undecided_are_told_last() -> None:
 
 
 def test_a_program_of_thousands_of_calls_is_not_asked_about() -> None:
-    judging = judging_of(Calls().create("f").ack("1"), {"f": b""}, lambda held, acks: not acks or "f" in held)
-    failed = [s for s, result in judging.visited(judging.legal.listed()) if result.exit_code == 1]
-    (told,) = answer(judging, failed).told
+    judging, found = of_a_new_name()
     judging.notes = replace(judging.notes, calls=judging.notes.calls * 1001)
-    assert Where(judging).of(told.found) == {}
+    assert Where(judging).of(found) == {}
 
 
 def test_each_contract_of_a_file_system_is_asked_once() -> None:

@@ -49,7 +49,7 @@ def told_by(legal: LegalStates) -> dict[Shown, set[Position]]:
     told: dict[Shown, set[Position]] = defaultdict(set)
     for crash_time in legal.crash_times:
         for lost in subsets(crash_time):
-            told[seen_of(legal, crash_time.at, lost)].add(crash_time.position)
+            told[seen_of(legal, crash_time.at, lost)].add(legal.position_at(crash_time.at))
     return told
 
 
@@ -57,7 +57,7 @@ def ruled_by(legal: LegalStates) -> dict[Shown, set[Position]]:
     """What the reference says may be shown, and where."""
     rule: dict[Shown, set[Position]] = defaultdict(set)
     for cut in all_cuts(legal, legal._times):
-        rule[seen_of(legal, cut.at, cut.lost)].add(legal._position(cut.at))
+        rule[seen_of(legal, cut.at, cut.lost)].add(legal.position_at(cut.at))
     return rule
 
 
@@ -92,7 +92,7 @@ def test_what_the_events_leave_open_makes_no_false_alarm_and_is_marked(made: Rec
     """
     real, legal = made.legal(real=True), made.legal()
     rule, told = ruled_by(real), told_by(legal)
-    ambiguous = [m.position for m in legal.crash_times if m.ambiguous]
+    ambiguous = [legal.position_at(m.at) for m in legal.crash_times if m.ambiguous]
     assert legal.ambiguous == len(ambiguous)
     for shown, positions in told.items():
         assert positions <= rule[shown]
@@ -111,7 +111,7 @@ def test_a_flush_of_one_device_leaves_what_the_other_one_holds_to_be_lost() -> N
     made.mark("ack 0")
     made.complete(made.flush(0))
     legal = made.legal()
-    acked = next(m for m in legal.crash_times if m.position.acked)
+    acked = next(m for m in legal.crash_times if legal.position_at(m.at).acked)
     assert acked.choices.volatile == (0,)
     assert legal.on_disk(CrashState.parse(f"@t{acked.entry}-{data}")) == CrashState(2, (0,))
     with pytest.raises(UsageError, match="entry 1 is not a write that a cache could lose then"):
@@ -143,7 +143,7 @@ def test_what_no_device_was_sent_is_missing_with_one_cache_as_with_two() -> None
     log = WriteLog(Path("log"), 512, tuple(made.entries), 0)
     for times in (made.times, on_one_device(made.times)):
         legal = LegalStates(log, times)
-        acked = next(m for m in legal.crash_times if m.position.acked)
+        acked = next(m for m in legal.crash_times if legal.position_at(m.at).acked)
         assert ((0, data),) in [seen_of(legal, acked.at, lost) for lost in subsets(acked)]
 
 
@@ -379,7 +379,7 @@ def test_a_states_name_rebuilds_it(made: Recorder, data: st.DataObject, unit: in
     state = legal.name(crash_time, lost)
     assert CrashState.parse(str(state)) == state
     assert legal.on_disk(state) == CrashState(crash_time.choices.prefix, tuple(sorted(lost)))
-    assert legal.position(state) == crash_time.position
+    assert legal.event(state) == crash_time.at
 
 
 @given(recorders(), st.data())

@@ -163,8 +163,7 @@ def test_each_part_of_the_cache_has_its_own_age(tmp_path: Path) -> None:
     assert kept[0].size_bytes >= 10_000
 
 
-def test_gc_says_sizes_and_deletes_nothing_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("POWERCUT_CACHE", str(tmp_path / "cache"))  # the user's own may hold kernel trees
+def test_gc_says_sizes_and_deletes_nothing_unasked(tmp_path: Path, cache: Path) -> None:
     path = run(tmp_path, "a", 30)
     run(tmp_path, "b", 30)
     assert "2 in all" in printed("gc", "--out", tmp_path)
@@ -188,12 +187,6 @@ hold(pathlib.Path(sys.argv[1]))
 print(flush=True)
 input()
 """
-
-
-@pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("POWERCUT_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
 
 
 def cached(cache: Path, name: str, file: str = "image") -> Path:

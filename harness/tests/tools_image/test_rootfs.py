@@ -32,9 +32,8 @@ class Told:
 
 
 @pytest.fixture
-def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path) -> Path:
     """An empty cache, one apt source, and a folder for programs that come first on PATH."""
-    monkeypatch.setenv("POWERCUT_CACHE", str(tmp_path / "cache"))
     source = tmp_path / "debian.sources"
     source.write_text("Types: deb\nURIs: file:/nowhere\n")
     monkeypatch.setattr(rootfs, "apt_sources", lambda: [source])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import stat
-import struct
 import subprocess
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from harness.guests.initramfs import Initramfs, build, find_program, libraries_o
 from harness.host.oci import read_image
 from harness.host.resources import resource
 from harness.model import OperationKind, Workload
+from harness.tests.guests.test_brought import elf_with
 from harness.tests.guests.test_initramfs import unpacked
 from harness.tests.host.images import file, layout, tar
 from harness.tests.needs import need_program
@@ -302,29 +302,16 @@ def test_a_program_beside_run_comes_with_its_libraries() -> None:
 
 
 def test_a_library_that_lies_beside_the_program_is_not_looked_for(tmp_path: Path) -> None:
-    files = {"/workload/w/tool": elf_that_needs(b"libmine.so.1"), "/workload/w/libmine.so.1": b""}
+    files = {"/workload/w/tool": elf_with("libmine.so.1"), "/workload/w/libmine.so.1": b""}
     assert libraries_of(files) == {}
     del files["/workload/w/libmine.so.1"]
     assert "libmine.so.1" in missing_program(Workload("w", "w", (), files=files))
 
 
-def elf_that_needs(library: bytes) -> bytes:
-    """The least of an ELF file that names a library: a segment to load, and a dynamic section."""
-    strings = b"\0" + library + b"\0"
-    dynamic = struct.pack("<QQQQQQ", 1, 1, 5, 0x200, 0, 0)
-    head = b"\x7fELF\x02\x01".ljust(0x20, b"\0") + struct.pack("<Q", 0x40)
-    head = head.ljust(0x36, b"\0") + struct.pack("<HH", 56, 2)
-    load = struct.pack("<IIQQQQQQ", 1, 0, 0, 0, 0, 0x300, 0x300, 0)
-    table = struct.pack("<IIQQQQQQ", 2, 0, 0x100, 0x100, 0, len(dynamic), len(dynamic), 0)
-    return (
-        (head.ljust(0x40, b"\0") + load + table).ljust(0x100, b"\0") + dynamic.ljust(0x100, b"\0") + strings
-    )
-
-
 @pytest.mark.parametrize("cut", [6, 0x20, 0x40, 0x60, 0x110, 0x205])
 def test_a_damaged_program_is_a_users_error(cut: int) -> None:
     with pytest.raises(UsageError, match="w/tool"):
-        libraries_of({"w/tool": elf_that_needs(b"libmine.so.1")[:cut]})
+        libraries_of({"w/tool": elf_with("libmine.so.1")[:cut]})
 
 
 def packed(tmp_path: Path, workload: Workload) -> dict[str, tuple[int, bytes]]:
@@ -362,9 +349,7 @@ def test_a_link_that_cannot_be_followed_is_named(directory: Path, target: str, s
 def test_a_library_that_lies_beside_the_program_is_found_by_the_loader() -> None:
     """It was in the guest, at a place where no loader looks."""
     root = Initramfs()
-    root.add_workload(
-        {"/workload/w/tool": elf_that_needs(b"libmine.so.1"), "/workload/w/lib/libmine.so.1": b""}
-    )
+    root.add_workload({"/workload/w/tool": elf_with("libmine.so.1"), "/workload/w/lib/libmine.so.1": b""})
     link = stat.S_IFLNK | 0o777, b"/workload/w/lib/libmine.so.1"
     assert unpacked(root.pack())["lib/x86_64-linux-gnu/libmine.so.1"] == link
 
