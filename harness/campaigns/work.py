@@ -75,13 +75,8 @@ def create(plan: CampaignPlan, out: Path, name: str) -> Path:
     return begin(plan, out, name)
 
 
-def image_hash(run: Plan) -> str:
-    """SHA-256 of the kernel that a plan names by its path; empty if it names none, or it is not there."""
-    return build_of(run.kernel)
-
-
 def folder_hash(run: Plan) -> str:
-    """The same of all modules in the folder that a plan names."""
+    """SHA-256 of all modules in the folder that a plan names; empty if it names none, or it is not there."""
     folder = Path(run.modules) if run.modules else None
     if folder is None or not folder.is_dir():
         return ""
@@ -95,7 +90,7 @@ def need_same_build(plan: CampaignPlan, run: Plan) -> None:
     verdicts on two builds would stand beside each other. A file that is gone is named by whoever needs it.
     """
     for path, then, now in (
-        (run.kernel, plan.image, image_hash(run)),
+        (run.kernel, plan.image, build_of(run.kernel)),
         (run.modules, plan.modules_folder, folder_hash(run)),
     ):
         if then and now and then != now:

@@ -16,7 +16,6 @@ from harness.campaigns.work import (
     CampaignSeries,
     create,
     folder_hash,
-    image_hash,
     load_plan,
     need_same_build,
 )
@@ -43,6 +42,7 @@ from harness.cli.options import (
 from harness.cli.series import run_series
 from harness.errors import ExitCode, UsageError
 from harness.host.files import file_hash
+from harness.kernels.find import build_of
 from harness.model import bounds
 from harness.plan import Plan
 from harness.series.journal import End
@@ -138,7 +138,7 @@ def _plan(given: dict[str, Any]) -> CampaignPlan:
     return CampaignPlan(
         run=run,
         modules={path: file_hash(Path(path)) for path in run.replaced if Path(path).is_file()},
-        image=image_hash(run),
+        image=build_of(run.kernel),
         modules_folder=folder_hash(run),
         generators=tuple(generators),
         batch=given["batch"],

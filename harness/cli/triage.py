@@ -32,6 +32,7 @@ from harness.report.explanation import read_explanation
 from harness.report.lines import run_again, source_words
 from harness.report.similar import SimilarFindings, similar
 from harness.report.words import plural, shown_path
+from harness.rules.words import in_brackets
 from harness.store import RunStore
 from harness.store.layout import PLAN, RUN
 
@@ -140,15 +141,11 @@ def _alike_lines(groups: Sequence[SimilarFindings]) -> Iterator[str]:
     for number, g in enumerate(groups, 1):
         cases, others = plural(g.cases, "case"), len({f.symptom for f in g.findings}) - 1
         more = f", and {plural(others, 'more symptom')}" if others else ""
-        told = f"{g.example.symptom}{more}{_in_brackets(standing_of(g.example))}"
+        told = f"{g.example.symptom}{more}{in_brackets(standing_of(g.example))}"
         yield one_line(f"{number}. {plural(len(g.findings), 'finding')} in {cases}: {told}")
         yield one_line(f"   such as {g.example.id}, {g.point}: {g.why or g.example.summary}")
     if any(_STANDS_FOR_ANY.search(str(g.example.symptom)) for g in groups):
         yield "NAME and N stand for any name and any number."
-
-
-def _in_brackets(words: str) -> str:
-    return f" ({words})" if words else ""
 
 
 def _write_workloads(found: Triage, folder: Path) -> dict[str, Path]:
@@ -170,7 +167,7 @@ def text_of(found: Triage, stores: Sequence[RunStore], files: dict[str, Path]) -
     for number, cause in enumerate(found.causes, 1):
         lines += ["", *_cause_lines(number, cause, stores, files)]
     for member in found.not_again:
-        what = f"{member.case} {member.symptom}{_in_brackets(member.standing)}"
+        what = f"{member.case} {member.symptom}{in_brackets(member.standing)}"
         lines += ["", f"not shown again: {what}: {member.reason}"]
     if found.left_out:
         lines += ["", f"{plural(found.left_out, 'known failure')} left out (--expected shrinks them, too)"]
@@ -192,7 +189,7 @@ def _cause_lines(number: int, cause: Cause, stores: Sequence[RunStore], files: d
     ruled = reversed([*zip(cause.members, cause.rules, strict=True)])
     examples = {(m.symptom, m.standing, rule): m for m, rule in ruled}
     for (symptom, standing, rule), member in list(reversed(examples.items()))[:_SHOWN]:
-        lines.append(f"   {member.case} {symptom}{_in_brackets(standing)}{_in_brackets(rule)}")
+        lines.append(f"   {member.case} {symptom}{in_brackets(standing)}{in_brackets(rule)}")
     if more := len(cause.members) - min(len(examples), _SHOWN):
         lines.append(f"   ... and {plural(more, 'more finding')}")
     return lines + _commands(smallest, stores, files.get(cause.name))

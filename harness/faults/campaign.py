@@ -343,16 +343,6 @@ def trial_of(item: Item, store: RunStore, summary: Summary) -> Trial:
     )
 
 
-def asked_key(
-    kernel: str,
-    modes: Sequence[str],
-    workloads: Sequence[str],
-    fault_models: Sequence[str],
-) -> str:
-    """A key for the question of a trial: its kernel, its modes, and the operations of its workloads."""
-    return key_of(kernel, modes, done_by(workloads), fault_models)
-
-
 Done = tuple[str, list[str], list[str]]
 """What a workload does: its name, its operations, and the hashes of its files."""
 
@@ -370,7 +360,7 @@ def done_by(workloads: Sequence[str], shard: str = "") -> list[Done]:
 
 
 def key_of(kernel: str, modes: Sequence[str], done: Sequence[Done], fault_models: Sequence[str]) -> str:
-    """As `asked_key`, of workloads that have been read."""
+    """A key for the question of a trial: its kernel, its modes, and what its workloads do."""
     asked = (kernel, list(modes), done, list(fault_models))
     return hashlib.sha256(msgspec.json.encode(asked)).hexdigest()
 

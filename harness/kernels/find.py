@@ -8,7 +8,6 @@ Nothing here boots a kernel.
 from __future__ import annotations
 
 import difflib
-import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -171,7 +170,7 @@ def look_up_pc_kernel(spec: str, modules: Path | None = None) -> None:
 def _own_kernel(image: Path, modules: Path | None, replaced: tuple[Path, ...]) -> Kernel:
     if modules is not None:
         modules = _modules_dir(modules, image)
-    return Kernel(str(image.resolve()), image.resolve(), modules, _sha256(image), "", replaced)
+    return Kernel(str(image.resolve()), image.resolve(), modules, file_hash(image), "", replaced)
 
 
 def _need_image(image: Path) -> None:
@@ -242,15 +241,10 @@ def _pinned_kernel(pin: Pin, version: str, modules: Path | None, replaced: tuple
         name,
         image,
         own_modules,
-        _sha256(image),
+        file_hash(image),
         package_version,
         replaced,
         pin.machine,
         pin.suites,
         pin.source,
     )
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as f:
-        return hashlib.file_digest(f, "sha256").hexdigest()

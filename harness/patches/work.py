@@ -20,7 +20,7 @@ import msgspec
 
 from harness.errors import EnvironmentLacks, NothingToAsk, PowercutError, StoreError, UsageError
 from harness.expectations import known_losses
-from harness.faults.campaign import asked_key, detection_of, trial_of
+from harness.faults.campaign import detection_of, done_by, key_of, trial_of
 from harness.faults.results import Detection
 from harness.host.files import write_atomically
 from harness.kernels.commits import CommitRange, CommitTree, Revision
@@ -293,7 +293,7 @@ class PatchSeries(Series[KernelTrial]):
     def _item(self, name: str, commit: Revision, stage: Stage, cases: Sequence[str] = ()) -> Item:
         again = [f"again {stage.again}"] if stage.again else []
         states = ["exhaustive", str(BUDGET), *stage.disk, *again, *cases]
-        key = asked_key(self._kernels.key(commit.id), stage.modes, stage.workloads, states)
+        key = key_of(self._kernels.key(commit.id), stage.modes, done_by(stage.workloads), states)
         return Item(name, self._planned(name, commit, stage, cases), key)
 
     def _looked(self) -> Iterator[Item]:

@@ -159,7 +159,7 @@ class Effect:
     def mask(self, inode: int, what: Sort | str | int | None) -> int:
         """All that are about a place, as a set."""
         if (known := self._masks.get((inode, what))) is None:
-            known = self._masks[inode, what] = _set(self.micros[n] for n in self.at(inode, what))
+            known = self._masks[inode, what] = bits_of(self.micros[n] for n in self.at(inode, what))
         return known
 
     def path(self, inode: int, time: float) -> str:
@@ -272,14 +272,14 @@ class Effect:
             return state
         calls = {m.call for m in self.of(state & self._never)}
         ends = (m for m in self.micros if m.call in calls and m.exact and not m.on_the_way)
-        return state & ~self._never | _set(ends)
+        return state & ~self._never | bits_of(ends)
 
     def set_needs(self, needs: Sequence[int]) -> None:
         """Of each micro-operation, those without which it does not persist, and those that these need."""
         at_once = self.rules.truncates_at_once.holds
-        self._never = _set(m for m in self.micros if m.on_the_way and at_once)
+        self._never = bits_of(m for m in self.micros if m.on_the_way and at_once)
         self.needs = [needed & ~self._never for needed in _with_moves(self, needs)]
-        self._needing = _set(m for m in self.micros if self.needs[m.number])
+        self._needing = bits_of(m for m in self.micros if self.needs[m.number])
         self._needed_by = {}
         # What the program's calls make durable, each what none before it did
         syncs, durable = list[Sync](), 0
@@ -292,7 +292,7 @@ class Effect:
     def needing(self, micro: Micro) -> int:
         """What does not persist without it."""
         if (known := self._needed_by.get(micro.number)) is None:
-            known = _set(m for m in self.micros if self.needs[m.number] & micro.bit)
+            known = bits_of(m for m in self.micros if self.needs[m.number] & micro.bit)
             self._needed_by[micro.number] = known
         return known
 
@@ -319,7 +319,8 @@ class Effect:
         return list(dict.fromkeys(directory for directory, _, _ in micro.names))
 
 
-def _set(micros: Iterator[Micro]) -> int:
+def bits_of(micros: Iterable[Micro]) -> int:
+    """The set of these."""
     found = 0
     for m in micros:
         found |= m.bit
@@ -556,7 +557,7 @@ def _needs(effect: Effect) -> Iterator[int]:
 def _with_moves(effect: Effect, needs: Sequence[int]) -> Iterator[int]:
     """What each needs, with what keeps it from moving a directory below itself, and what that needs."""
     moves, done = list(_moves(effect)), list(needs)
-    moving = _set(m for m in effect.micros if moves[m.number])
+    moving = bits_of(m for m in effect.micros if moves[m.number])
     for number, needed in enumerate(needs):
         for m in effect.of(moves[number] | needed & moving):
             done[number] |= m.bit | done[m.number]

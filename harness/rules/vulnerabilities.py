@@ -7,10 +7,10 @@ acknowledgement.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from harness.rules.micro import Effect, Micro
+from harness.rules.micro import Effect, Micro, bits_of
 from harness.rules.states import Legal, Partial, Stretch
 
 _HALF = 0.5
@@ -177,7 +177,7 @@ class Reducer:
 
         def back(some: Sequence[Micro]) -> bool:
             nonlocal state
-            fuller = Partial(self.effect.with_needs(state.persisted | _bits(some)))
+            fuller = Partial(self.effect.with_needs(state.persisted | bits_of(some)))
             if fails := not self.passes(fuller, acks):
                 state = fuller
             return fails
@@ -195,7 +195,7 @@ class Reducer:
             nonlocal state
             if not (some := [m for m in some if state.persisted & m.bit]):
                 return True
-            emptier = Partial(self.effect.without(state.persisted, _bits(some)))
+            emptier = Partial(self.effect.without(state.persisted, bits_of(some)))
             gone = state.persisted & ~emptier.persisted
             matters = not missing or all(m.call in calls for m in some)
             matters = matters or self.passes(Partial(self.effect.without(stretch.asked, gone)), acks)
@@ -217,10 +217,6 @@ class Reducer:
             else:
                 acks = middle
         return acks
-
-
-def _bits(some: Iterable[Micro]) -> int:
-    return sum(m.bit for m in some)
 
 
 def _in_halves(some: Sequence[Micro], done: Callable[[Sequence[Micro]], bool]) -> None:

@@ -169,6 +169,6 @@ def text_of(call: NotedCall) -> str:
     return _NAMELESS.sub(NAMELESS, text) or f"{call.word}({call.path or call.inode})"
 
 
-def in_brackets(place: str) -> str:
-    """Where a call was made, to stand behind it."""
-    return f" ({place})" if place else ""
+def in_brackets(words: str) -> str:
+    """To stand behind something, such as where a call was made."""
+    return f" ({words})" if words else ""
