@@ -208,8 +208,8 @@ def summarise(store: RunStore) -> Summary:
         )
         for record in store.cases()
     )
-    unmet = tuple(e for e in store.expectations() if _is_unmet(e, cases))
     plan = _plan_of(store)
+    unmet = tuple(e for e in store.expectations() if _is_unmet(e, cases, plan))
     return Summary(store.path.name, store.info, cases, unmet, packed_case(store.layout), plan=plan)
 
 
@@ -282,17 +282,22 @@ def _undecided_by_more_than_time(c: CaseSummary) -> bool:
     return bool(c.undecided)
 
 
-def _is_unmet(expectation: Expectation, cases: tuple[CaseSummary, ...]) -> bool:
+def _is_unmet(expectation: Expectation, cases: tuple[CaseSummary, ...], plan: Plan | None) -> bool:
     """Whether nothing met the expectation. An undecided case may hide the failure: then it is not unmet."""
     covered = [
-        c for c in cases if expectation.applies_to(c.case) and not c.was_not_run and _judged(expectation, c)
+        c
+        for c in cases
+        if expectation.applies_to(c.case) and not c.was_not_run and _judged(expectation, c, plan)
     ]
     if not covered or any(c.undecided for c in covered):
         return False
     return not any(expectation.matches(f.case, f.symptom, f.spared) for c in covered for f in c.findings)
 
 
-def _judged(expectation: Expectation, summary: CaseSummary) -> bool:
-    """Whether an oracle that the expectation names was applied (a case that lists none counts)."""
+def _judged(expectation: Expectation, summary: CaseSummary, plan: Plan | None) -> bool:
+    """Whether an oracle that the expectation names was applied (a case that lists none counts). Two of a case
+    have nothing to judge unless recoveries are cut, or the disk is faulty.
+    """
     oracles = summary.info.oracles
-    return not oracles or any(map(expectation.names, oracles))
+    idle = {"confluence": not plan.again, "honesty": not plan.disk} if plan else {}
+    return not oracles or any(expectation.names(name) for name in oracles if not idle.get(name))

@@ -296,7 +296,7 @@ class _Case:
             REMEDY: "\n".join(remedy_lines(told, together).values()),
             "files that came back": "\n".join([*shown, *([f"and {more} more"] if more else [])]) or "none",
         }
-        self._store.put_evidence(finding, Evidence(finding.state, notes=notes))
+        self._store.put_evidence(finding, Evidence(first.named(judging.effect), notes=notes))
         write_explanation(self._store.layout, self._explanation(finding, told, together, promises))
 
     def _explanation(

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from harness import plan as plans
 from harness.errors import ExitCode, UsageError
 from harness.expectations import Expectation, covers, known_losses, parse_expectations, read_expectations
 from harness.model import CaseId, CrashState, Extent, ExtentKind, Judgement, Outcome, Position, Violation
@@ -49,8 +50,11 @@ def summary_of(
     oracles: tuple[str, ...] = (),
     require_all: bool = False,
     steps: Sequence[str] = (),
+    asked: plans.Plan | None = None,
 ) -> Summary:
     with RunStore.create(root, "t", replace(INFO, require_all=require_all)) as store:
+        if asked:
+            store.put_plan(asked)
         store.set_expectations(known)
         for case, (status, judgements) in plan.items():
             info = CaseInfo(
@@ -332,6 +336,19 @@ def test_xpass_needs_an_oracle_that_was_asked(tmp_path: Path) -> None:
     plan: Plan = {CASE: (DONE, [OK])}
     assert summary_of(tmp_path, plan, KNOWN, oracles=("fsck",)).unmet == ()
     assert summary_of(tmp_path, plan, KNOWN, oracles=("durability",)).unmet == (KNOWN,)
+
+
+@pytest.mark.parametrize(
+    ("oracle", "options"), [("confluence", {"again": 1}), ("honesty", {"disk": ("errors",)})]
+)
+def test_xpass_needs_cut_recoveries_or_a_faulty_disk_where_only_these_are_judged(
+    tmp_path: Path, oracle: str, options: dict[str, Any]
+) -> None:
+    known = replace(KNOWN, oracle=oracle)
+    for name, given, unmet in (("plain", {}, ()), ("asked", options, (known,))):
+        asked = plans.Plan(configurations=["ext4/ordered"], workloads=["quick"], **given)
+        seen = summary_of(tmp_path / name, {CASE: (DONE, [OK])}, known, oracles=("fsck", oracle), asked=asked)
+        assert seen.unmet == unmet
 
 
 def test_xpass_does_not_fail_the_run(tmp_path: Path) -> None:
