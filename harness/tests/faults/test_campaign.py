@@ -248,7 +248,8 @@ def test_a_run_ends_with_the_first_case_that_finds_the_fault(
     assert len(campaign.rows[0].workloads) == found
     done = FaultSeries(load_plan(path), path, kernels).known.done
     assert [len(done[name].cases) for name in ("forgetful", "harmless")] == [found, 2]
-    assert campaign.baseline.cases == tuple(f"ext4-ordered/{name}" for name in ("dirs", "more")[:found])
+    # Which of the two cases comes first is the guests' affair.
+    assert sorted(campaign.baseline.cases) == sorted(f"ext4-ordered/{w}" for w in campaign.rows[0].workloads)
     assert ("ended with the first case" in page_of(campaign).text()) is first
     assert gone_on(path, kernels).rows == campaign.rows
     assert kernels.variants == ["forgetful", "harmless"]
