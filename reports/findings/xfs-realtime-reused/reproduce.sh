@@ -24,7 +24,7 @@ must() { # a step without which there is nothing to be seen
 }
 
 [ "$(id -u)" = 0 ] || fail "needs root"
-for tool in losetup od dd cmp mkfs.xfs; do
+for tool in losetup awk dd cmp mkfs.xfs; do
 	command -v "$tool" >/dev/null || fail "needs $tool"
 done
 modprobe -q -a loop xfs || : # may be loaded already, or built in
