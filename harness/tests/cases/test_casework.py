@@ -690,7 +690,7 @@ def test_so_do_those_that_a_recovery_meets(store: RunStore, run: Run) -> None:
     """Of kept recordings nothing is recorded: each state was UNKNOWN, one after the other."""
     script = Script(differs=VersionsDiffer("the disk does not speak protocol 4"))
     with pytest.raises(VersionsDiffer):
-        run(script, "a", "b", jobs=1)
+        run(script, "a", jobs=1)
     assert len(script.looks) == 1
     assert status(store, "a")[0] is not CaseStatus.DONE
 
