@@ -273,9 +273,8 @@ def followed(notes: Notes, rules: Rules) -> Effect:
     if notes.exit_code != 0:
         ended = "did not end in time" if notes.exit_code is None else ended_with(notes.exit_code)
         said = last_lines(notes.output)
-        raise NotJudged(
-            f"the program {ended}: {said or _acknowledged(notes)}", correct_the_program(printed=bool(said))
-        )
+        advice = _without(notes.refused) or correct_the_program(printed=bool(said))
+        raise NotJudged(f"the program {ended}: {said or _acknowledged(notes)}", advice)
     if not notes.acks:
         raise NotJudged(SILENT, CALL_ACK)
     try:
@@ -287,6 +286,17 @@ def followed(notes: Notes, rules: Rules) -> Effect:
     if broken := law_broken(effect):
         raise NotJudged(broken, _REPORT)
     return effect
+
+
+def _without(refused: Collection[str]) -> str:
+    """What to do where a program failed and calls of it were refused; empty if none were."""
+    if not refused:
+        return ""
+    named = "; ".join(list(dict.fromkeys(refused))[:_UNSEEN_SHOWN])
+    return (
+        f"the file system in memory on which it ran here refuses {named}: have the program do without, or try "
+        f"it under a mode of a real file system"
+    )
 
 
 def _acknowledged(notes: Notes) -> str:

@@ -19,7 +19,7 @@ WORDS = (
     *("write", "zero", "size", "attributes", "setxattr", "removexattr", *SYNCS, "nothing"),
 )
 STORE = "a store into a mapping"
-"""The text of what is no call."""
+"""How the text of what is no call begins; behind it stand the file and the bytes."""
 MAKING = ("create", "tmpfile", "mkdir", "symlink")
 _WITH_BYTES = ("write", "setxattr")
 _FIELDS = 15
@@ -64,7 +64,7 @@ class NotedCall:
     @property
     def is_store(self) -> bool:
         """Whether it stands for what was stored into a mapping at any time since the call before it."""
-        return self.text == STORE
+        return self.text.startswith(STORE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +92,8 @@ class Acked:
 @dataclass(frozen=True, slots=True)
 class Notes:
     """All of a program. `root`: the inode of the directory, `owner`: as it was. `unseen`: calls of which
-    nobody saw what they did. `cut`: a limit was met. `exit_code`: None if it did not end. `output`: what it
-    printed.
+    nobody saw what they did; `refused`: those that the file system does not have. `cut`: a limit was met.
+    `exit_code`: None if it did not end. `output`: what it printed.
     """
 
     root: int
@@ -103,6 +103,7 @@ class Notes:
     left: tuple[Left, ...]
     data: bytes
     unseen: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
     cut: bool = False
     exit_code: int | None = None
     output: str = ""
@@ -179,7 +180,7 @@ def _notes(lines: list[_Line], data: bytes) -> Notes:
     calls: list[NotedCall] = []
     acks: list[Acked] = []
     left: list[Left] = []
-    unseen: list[str] = []
+    told: dict[str, list[str]] = {"unseen": [], "refused": []}
     for word, line, flags in lines:
         if word in WORDS:
             is_there = line.word not in _WITH_BYTES or line.at + line.length <= len(data)
@@ -189,8 +190,8 @@ def _notes(lines: list[_Line], data: bytes) -> Notes:
             acks.append(Acked(len(calls), line.text))
         elif word == "left":
             _take_left(left, line, flags, data[line.at : line.at + line.length])
-        elif word == "unseen":
-            unseen.append(line.text)
+        elif word in told:
+            told[word].append(line.text)
         elif word == "more":
             found = replace(found, cut=True)
         elif word == "end":
@@ -198,9 +199,8 @@ def _notes(lines: list[_Line], data: bytes) -> Notes:
             found = replace(found, exit_code=code, output=line.path)
         else:
             _need(word == "start", f"{word!r} is no word of them")
-    return replace(
-        found, calls=tuple(_apart(calls)), acks=tuple(acks), left=tuple(left), unseen=tuple(unseen)
-    )
+    others = {word: tuple(texts) for word, texts in told.items()}
+    return replace(found, calls=tuple(_apart(calls)), acks=tuple(acks), left=tuple(left), **others)
 
 
 def _take_left(left: list[Left], line: NotedCall, kind: str, held: bytes) -> None:

@@ -41,7 +41,7 @@ class Words:
         calls = self.effect.notes.calls
         if found.state.torn is not None:
             last = self.effect.micros[found.state.last]
-            return f"`{text_of(calls[last.call])}`{self._stored([last])} must not be torn"
+            return f"`{text_of(calls[last.call])}` must not be torn"
         acks, missing = self.effect.notes.acks, found.missing
         if not found.present and 0 < found.acks <= len(acks):
             missing = missing & self.effect.issued(acks[found.acks - 1].calls - 1) or missing
@@ -96,17 +96,12 @@ class Words:
         path = self.effect.path(micros[0].inode, micros[0].call)
         sorts = {m.sort for m in micros}
         if Sort.DATA in sorts and not any(m.exact for m in micros):
-            return f"the data of {text}{self._stored(micros)}"
+            return f"the data of {text}"
         if Sort.SIZE in sorts:
             return f"the size of {path} after {text}"
         if Sort.ATTRIBUTES in sorts:
             return f"the attributes of {path} after {text}"
         return f"the change of names by {text}"
-
-    def _stored(self, micros: Iterable[Micro]) -> str:
-        """Of stores into a mapping, where the first is: the call does not say it."""
-        first = next((m for m in micros if m.stored), None)
-        return f" of `{self.effect.path(first.inode, first.call)}` at {first.offset}" if first else ""
 
     def _calls(self, state: int) -> list[int]:
         return sorted({m.call for m in self.effect.of(state)})

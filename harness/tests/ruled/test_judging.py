@@ -141,6 +141,16 @@ def test_nothing_is_claimed_of_a_program_that_was_not_seen_whole(
     assert said.value.next_step, "what to do about it was not said"
 
 
+def test_a_program_that_failed_as_a_call_was_refused_is_not_said_to_be_at_fault() -> None:
+    """ "Correct the program", of a fallocate(2) that every disk's file system of note has, and tmpfs has not."""
+    zeroed = ("fallocate(f, zero-range, 4096 at 0)",)
+    with pytest.raises(NotJudged) as said:
+        followed(replace(of_one_file(synced=True), exit_code=3, refused=zeroed * 2), RULES)
+    assert said.value.next_step.count(zeroed[0]) == 1
+    assert "correct the program" not in said.value.next_step
+    assert followed(replace(of_one_file(synced=True), refused=zeroed), RULES), "it went on without"
+
+
 def test_a_program_that_cannot_do_its_work_here_is_left_out() -> None:
     """Exit code 77 was undecided under rules, and not run on a real file system."""
     with pytest.raises(NotSupported, match="lacks what the program needs: no RWF_ATOMIC"):

@@ -69,7 +69,7 @@ class Calls:
         at = len(self.data)
         self.data += data
         where = {"length": len(data), "at": at, "owner": (0, 0, 0)}
-        return self._call("write", STORE, inode=self.inodes[path], **where)
+        return self._call("write", f"{STORE} of {path} ({len(data)} at 0)", inode=self.inodes[path], **where)
 
     def reserve(self, path: str, length: int) -> Calls:
         """A fallocate(2) with FALLOC_FL_KEEP_SIZE alone, which zeroes nothing."""

@@ -101,6 +101,11 @@ def test_the_first_cause_has_an_end_where_the_time_is_up(monkeypatch: pytest.Mon
     assert looked.rest == [Partial(0)]
 
 
+def as_store(call: NotedCall, path: str) -> NotedCall:
+    """A write as it is noted of a store into a mapping."""
+    return replace(call, text=f"{STORE} of {path} ({call.length} at {call.offset})")
+
+
 def headlines(looked: Search) -> list[str]:
     return [kind.headline for kind in looked.kinds.values()]
 
@@ -141,18 +146,16 @@ def test_a_rename_before_its_data_is_told_with_the_fsync_that_helps() -> None:
 
 
 def test_what_an_acknowledgement_wants_was_called_before_it() -> None:
-    """Of a page that was stored to once more, the store behind the acknowledgement was named as well, and of
-    both no file.
-    """
+    """Of a page that was stored to once more, the store behind the acknowledgement was named as well."""
     calls = Calls().create("t").write("t", b"a").ack("row 1").write("t", b"b", 1).ack("row 2")
-    calls.made = [replace(c, text="a store into a mapping") if c.word == "write" else c for c in calls.made]
+    calls.made = [as_store(c, "t") if c.word == "write" else c for c in calls.made]
     effect = effect_of(calls.notes([]), rules())
     stored = effect.every & ~effect.issued(0)
     said = [Words(effect).headline(Vulnerability(Partial(1), n, stored, 0, 1)) for n in (1, 2)]
     assert said == [
-        "the data of `a store into a mapping` of `t` at 0 must persist before `row 1` is acknowledged",
-        "the data of `a store into a mapping` of `t` at 0 and the data of `a store into a mapping` of `t` at "
-        "1 must persist before `row 2` is acknowledged",
+        "the data of `a store into a mapping of t (1 at 0)` must persist before `row 1` is acknowledged",
+        "the data of `a store into a mapping of t (1 at 0)` and the data of `a store into a mapping of t "
+        "(1 at 1)` must persist before `row 2` is acknowledged",
     ]
 
 
@@ -668,12 +671,12 @@ def test_what_was_stored_into_a_mapping_is_told_with_its_place() -> None:
     """ "A store into a mapping must persist before that of an earlier call like it"."""
     calls = Calls().create("f").write("f", b"0" * 8192).sync()
     calls.write("f", b"1" * 4096, 4096).write("f", b"1" * 4096)
-    calls.made[-2:] = [replace(call, text=STORE) for call in calls.made[-2:]]
+    calls.made[-2:] = [as_store(call, "f") for call in calls.made[-2:]]
     looked = search(calls.ack("1").notes(), lambda held, acks: True)
     page, header = [m.bit for m in looked.effect.micros if m.stored]
     told = looked.words.headline(Vulnerability(Partial(looked.effect.every), 0, page, header, 0))
-    store = "the data of `a store into a mapping` of `f` at"
-    assert told == f"{store} 4096 must persist before {store} 0"
+    store = "the data of `a store into a mapping of f (4096 at"
+    assert told == f"{store} 4096)` must persist before {store} 0)`"
 
 
 def kept_line(held: Held, acks: int) -> bool:
@@ -867,7 +870,7 @@ def counted(page: int, count: int, *, msync: bool = False) -> Notes:
     stores = {page: b"p" * 4096, count: b"1".ljust(4096, b"\0")}
     for at in (page, count) if msync else sorted(stores):
         calls.write("m", stores[at], at)
-        calls.made[-1] = replace(calls.made[-1], text=STORE)
+        calls.made[-1] = as_store(calls.made[-1], "m")
         calls = calls.msync("m", at, 4096) if msync else calls
     return (calls if msync else calls.msync("m", 0, 3 * 4096)).ack("page").notes()
 
@@ -883,8 +886,8 @@ def test_the_order_of_stores_that_are_seen_at_once_is_not_that_of_addresses(page
         return not acks or ((acks < 2 or pages == b"1") and (pages != b"1" or data == b"p" * 4096))
 
     looked = search(counted(page, count), says, tells=lambda held, acks: "page bad")
-    store = "the data of `a store into a mapping` of `m` at"
-    assert headlines(looked) == [f"{store} {page} must persist before {store} {count}"]
+    lost, there = (f"the data of `a store into a mapping of m (4096 at {at})`" for at in (page, count))
+    assert headlines(looked) == [f"{lost} must persist before {there}"]
     (kind,) = looked.kinds.values()
     assert_true(looked, kind.found)
     assert not kind.remedies
@@ -893,9 +896,9 @@ def test_the_order_of_stores_that_are_seen_at_once_is_not_that_of_addresses(page
 
 def test_stores_on_both_sides_of_an_acknowledgement_have_an_order() -> None:
     calls = Calls().create("m").write("m", b"a").write("m", b"b", 4096).ack("1").write("m", b"c", 8192)
-    calls.made[1:] = [replace(call, text=STORE) for call in calls.made[1:]]
+    calls.made[1:] = [as_store(call, "m") for call in calls.made[1:]]
     calls = calls.write("m", b"d", 12288).write("m", b"e", 16384)
-    calls.made[-1] = replace(calls.made[-1], text=STORE)
+    calls.made[-1] = as_store(calls.made[-1], "m")
     effect = effect_of(calls.notes(), rules())
     assert [effect.together(n) for n in range(6)] == [
         range(1), range(1, 3), range(1, 3), range(3, 4), range(4, 5), range(5, 6)

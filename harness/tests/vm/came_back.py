@@ -31,7 +31,7 @@ from harness.kernels.find import Kernel
 from harness.model import CaseId, Check, CheckResult, CrashState, FileKind, Tree, TreeEntry, Workload
 from harness.plan import LOG_BYTES, GuestChoice
 from harness.ruled.judging import check_of
-from harness.rules.calls import STORE, Left, Notes, notes_of
+from harness.rules.calls import Left, Notes, notes_of
 from harness.states import CrashTime, LegalStates
 from harness.states.legal import BLOCK_SECTORS
 from harness.tests.there import there
@@ -319,7 +319,7 @@ def call_times(notes: Notes, recording: Recording) -> Times:
     """
     found: list[tuple[int, int]] = []
     for call in notes.calls:
-        if call.text == STORE:
+        if call.is_store:
             began = found[-1][0] if found else 0
             found.append((began, began))
             continue

@@ -106,6 +106,26 @@ def test_stores_into_a_mapping_that_became_writable_are_noted(tmp_path: Path, um
     assert (notes.exit_code, notes.output) == (0, "")
     told = [(c.word, c.offset, c.length) for c in notes.calls if c.word not in ("create", "size")]
     assert told == [("write", 0, 4096), ("nothing", 0, 0), ("fdatasync", 0, 4096)]
+    (store,) = (c.text for c in notes.calls if c.is_store)
+    assert store == "a store into a mapping of f (4096 at 0)"  # no file and no place: which of several it was
+
+
+REFUSED = """
+#define _GNU_SOURCE
+#include <fcntl.h>
+int main(void) { return fallocate(open("f", O_CREAT | O_RDWR, 0644), FALLOC_FL_ZERO_RANGE, 0, 4096) ? 3 : 0; }
+"""
+
+
+def test_a_call_that_the_file_system_in_memory_lacks_is_noted(tmp_path: Path, uml_kernel: Path) -> None:
+    """A program that failed for it was told to be corrected."""
+    place = write_program(tmp_path, "zeroes", "true")
+    (tmp_path / "zeroes.c").write_text(REFUSED)
+    subprocess.run(["gcc", "-w", str(tmp_path / "zeroes.c"), "-o", f"{place}/zeroes"], check=True)
+    (tmp_path / "zeroes" / "run").write_text('#!/bin/sh\nexec "$(dirname "$0")/zeroes"\n')
+    notes = note(Machine(find_kernel(str(uml_kernel)), tmp_path), select_workloads([place])[0])
+    assert (notes.exit_code, notes.refused) == (3, ("fallocate(f, zero-range, 4096 at 0)",))
+    assert not notes.unseen
 
 
 @pytest.mark.parametrize("user", ["", "me"])

@@ -31,7 +31,9 @@ use crate::{
     operations,
     outside::Outside,
     parts::Parts,
-    processes, program, stack,
+    processes, program,
+    scratch::Scratch,
+    stack,
     trees::{self, TreeCheck, Trees},
     usable,
     walk::Walker,
@@ -855,6 +857,7 @@ impl Agent {
         if !self.tools && !matches!(self.mounted, Mounted::Recovered) {
             return Err(Failure::NothingRecovered);
         }
+        let scratch = Scratch::before();
         let ended = if self.tools {
             program::run_tool(argv, deadline)
         } else {
@@ -863,7 +866,7 @@ impl Agent {
         .map_err(failed(format!("run {}", argv.join(" "))))?;
         if !self.tools {
             // A server that a check left running must not answer the next check.
-            processes::kill_all();
+            scratch.leave();
         }
         Ok(AgentReply::ProgramDone {
             exit_code: ended.exit_code,
@@ -877,10 +880,11 @@ impl Agent {
         self.mounted = Mounted::Tree; // a failure from here on releases it
         whole::begin().map_err(noting)?;
         ack::begin_whole()?;
+        let scratch = Scratch::before();
         let ended = program::run(&calls::noted(calls::Noted::Whole, argv), deadline)
             .map_err(failed(format!("run {}", argv.join(" "))))?;
         ack::end();
-        processes::kill_all();
+        scratch.leave();
         let output = noted_of(&ended, true)?;
         self.trees = None;
         Ok(AgentReply::ProgramDone {

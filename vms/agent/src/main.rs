@@ -51,6 +51,7 @@ mod processes;
 mod program;
 mod requests;
 mod root;
+mod scratch;
 mod script;
 mod shell;
 mod stack;

@@ -46,9 +46,14 @@ pub fn wait_for(child: &std::process::Child) -> Result<(), Errno> {
     Ok(())
 }
 
+/// Whether this is PID 1: nobody else's programs are here.
+pub fn is_first() -> bool {
+    getpid().is_init()
+}
+
 /// Kill every process but this one, and reap them. Only for PID 1.
 pub fn kill_all() {
-    if !getpid().is_init() {
+    if !is_first() {
         return;
     }
     // The group of PID 1 stands for kill(-1): everything but the caller and the kernel.

@@ -37,7 +37,8 @@ use rustix::{
 use crate::{
     failure::{errno_of, failed, Failure},
     mounts::MOUNT_POINT,
-    processes, program,
+    program,
+    scratch::Scratch,
     xattrs::{self, Subject},
 };
 
@@ -176,9 +177,10 @@ impl Trees {
         if let Some(watch) = &mut self.watch {
             watch.take(); // of the making
         }
+        let scratch = Scratch::before();
         let ended =
             program::run(argv, deadline).map_err(failed(format!("run {}", argv.join(" "))))?;
-        processes::kill_all();
+        scratch.leave();
         let seen = self.watch.as_mut().and_then(Watch::take);
         self.changed = seen.as_ref().is_none_or(|seen| seen.changed);
         Ok(Tried {

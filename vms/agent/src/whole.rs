@@ -15,7 +15,7 @@
 //! `mkdir`, `symlink`, `link`, `unlink`, `rmdir`, `rename`, `exchange`; `write`, `zero`, `size`, `attributes`;
 //! `setxattr`, whose bytes are the value of the extended attribute that OTHER names, and `removexattr`;
 //! `fsync`, `fdatasync`, `sync`, `nothing` (a call that syncs nothing for certain); `ack`; `unseen`, whose effect
-//! this does not see; `more`, where a limit was met; `left`, what the program left, with `xattr` in FLAGS an extended
+//! this does not see; `refused`, a call that the file system does not have; `more`, where a limit was met; `left`, what the program left, with `xattr` in FLAGS an extended
 //! attribute of the name before; `end`, with its exit code.
 //! `harness/rules/calls.py` reads them.
 //!
@@ -30,6 +30,7 @@ use std::{
     ffi::OsString,
     fs::{self, File, Metadata},
     io::{self, Write},
+    os::fd::AsRawFd,
     os::unix::{
         ffi::{OsStrExt, OsStringExt},
         fs::{FileExt, MetadataExt, OpenOptionsExt},
@@ -62,6 +63,8 @@ const BYTES_MAX: u64 = 24 << 20;
 const FOLLOWED: &[u8] = b"user.";
 /// How the directory itself is shown. No tree that is made has attributes of it, so a change of them is not followed.
 const TOP: &str = ".";
+/// With which the text of a store begins; `harness/rules/calls.py` knows it by this.
+const STORE: &str = "a store into a mapping";
 /// Bytes of a mapping that are compared at once.
 const BLOCK: usize = 4096;
 /// Bytes of it that are read at once: they stay in the processor's cache until they are compared.
@@ -199,6 +202,13 @@ struct Mapped {
 }
 
 impl Mapped {
+    /// The path that it has now, for people.
+    fn shown(&self) -> String {
+        let led =
+            fs::read_link(format!("/proc/self/fd/{}", self.file.as_raw_fd())).unwrap_or_default();
+        whole_below(&led).unwrap_or(led).display().to_string()
+    }
+
     /// The blocks that are not what they were, and where each begins. From now on, that is what is known.
     fn changed(&mut self) -> Vec<(u64, Vec<u8>)> {
         let mut changed = Vec::new();
@@ -437,6 +447,15 @@ impl Notes {
         let Some(pending) = waited.or_else(|| self.pending.take()) else {
             return;
         };
+        if result == -i64::from(libc::EOPNOTSUPP) {
+            return self.write(&Line {
+                word: "refused",
+                thread: task,
+                number: pending.number,
+                text: &pending.text,
+                ..Line::default()
+            });
+        }
         if result < 0 {
             return;
         }
@@ -685,17 +704,21 @@ impl Notes {
     fn note_stores(&mut self, task: pid_t, number: u64) {
         let mapped = self.mapped.iter_mut();
         let stores = mapped.flat_map(|(inode, mapped)| {
-            let changed = mapped.changed().into_iter();
-            changed.map(|(offset, block)| (*inode, offset, block))
+            let changed = mapped.changed();
+            let shown = (!changed.is_empty()).then(|| mapped.shown());
+            let told =
+                move |(offset, block)| (*inode, shown.clone().unwrap_or_default(), offset, block);
+            changed.into_iter().map(told)
         });
-        for (inode, offset, block) in stores.collect::<Vec<_>>() {
+        for (inode, shown, offset, block) in stores.collect::<Vec<_>>() {
+            let text = format!("{STORE} of {shown} ({} at {offset})", block.len());
             let line = Line {
                 word: "write",
                 thread: task,
                 number,
                 inode,
                 offset,
-                text: "a store into a mapping",
+                text: &text,
                 ..Line::default()
             };
             self.note_bytes(line, &block);
@@ -1236,10 +1259,7 @@ fn mapped_inode(line: &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 pub mod tests {
-    use std::{
-        ffi::{CString, OsStr},
-        os::fd::AsRawFd,
-    };
+    use std::ffi::{CString, OsStr};
 
     use super::*;
     use crate::calls::CHOSEN;
