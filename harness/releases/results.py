@@ -51,7 +51,8 @@ class Seen(msgspec.Struct, frozen=True):
 class Answer(msgspec.Struct, frozen=True):
     """One case on one kernel. `reason`: why it is undecided or was not run; `lacks`: it was not run because
     this host, kernel or harness lacks something, not because the file system does. `in_part`: the budget
-    left out some of its crash states.
+    left out some of its crash states; `in_order`: why only those of the log's own order were looked at,
+    although all legal ones were asked for.
     """
 
     configuration: str
@@ -63,6 +64,7 @@ class Answer(msgspec.Struct, frozen=True):
     reason: str = ""
     lacks: bool = False
     in_part: bool = False
+    in_order: str = ""
 
     @property
     def case(self) -> CaseId:
@@ -238,6 +240,7 @@ def answer_of(case: CaseSummary) -> Answer:
         case.reason if case.was_not_run else case.undecided,
         case.was_not_run and case.status is not CaseStatus.NOT_SUPPORTED,
         any(c.unexplored for c in covered if c),
+        next((c.not_legal for c in covered if c), ""),
     )
 
 

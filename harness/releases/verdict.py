@@ -92,9 +92,10 @@ class Standing:
     """What is known of a configuration on a kernel. `states`: crash states that were checked; `looked`, `of`:
     workloads that were decided, of those that were asked for and that the file system can run. `undecided`:
     those that were looked at, or were to be, and are not decided. `in_part`: decided ones of which the
-    budget left out crash states. `bugs`: known bugs that it showed, `not_shown`: those that it has besides,
-    `by_design`: why it is expected to break a promise, the worst first; `new`: findings that are neither.
-    `why`: for a workload that is not decided or was not looked at, see `_why`.
+    budget left out crash states; `in_order`: see `Answer.in_order`, for each decided one that has it. `bugs`:
+    known bugs that it showed, `not_shown`: those that it has besides, `by_design`: why it is expected to
+    break a promise, the worst first; `new`: findings that are neither. `why`: for a workload that is not
+    decided or was not looked at, see `_why`.
     """
 
     configuration: str
@@ -104,6 +105,7 @@ class Standing:
     of: int
     undecided: int = 0
     in_part: int = 0
+    in_order: tuple[str, ...] = ()
     bugs: tuple[KnownBug, ...] = ()
     by_design: tuple[ByDesign, ...] = ()
     not_shown: tuple[KnownBug, ...] = ()
@@ -158,6 +160,7 @@ def _standing(configuration: str, kernel: OnKernel, base: Mapping[str, KnownBug]
         len(answers) - len(not_run) + len(lacking),
         len(undecided),
         sum(a.in_part for a in answers if a not in not_run and a not in undecided),
+        tuple(a.in_order for a in answers if a.in_order and a not in not_run and a not in undecided),
         tuple(bugs),
         worst_first(
             ByDesign(f.expected, severity_of(f.oracle))

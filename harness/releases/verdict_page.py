@@ -138,6 +138,9 @@ def cell_text(s: Standing) -> str:
     in_part = f", {number(s.in_part)} of them in part" if s.in_part else ""
     if s.in_part and s.in_part == s.looked:
         in_part = ", and that one not in full" if s.looked == 1 else ", each in part"
+    if s.in_order:
+        some = "" if len(s.in_order) == s.looked else f"{number(len(s.in_order))} of them "
+        in_part += f", {some}in the disk's own order alone"
     besides = f"; {plural(len(s.not_shown), 'known bug')} not shown" if s.not_shown else ""
     extent = f"{plural(s.states, 'state')}, {workloads}{in_part}"
     match s.kind:
@@ -218,6 +221,7 @@ def advice(rows: Rows, depth: str) -> Iterator[Line]:
                 name,
             )
     yield from _not_shown(rows)
+    yield from _in_order(rows)
     yield from _unknown(rows)
 
 
@@ -256,24 +260,46 @@ def _not_shown(rows: Rows) -> Iterator[Line]:
         yield Line(f"What a known bug does: powercut known {first}.")
 
 
+def _in_order(rows: Rows) -> Iterator[Line]:
+    """Of which configurations a kernel was asked less than the depth says, and why."""
+    together: dict[tuple[str, str], list[str]] = {}
+    for name, of in rows:
+        for s in of:
+            for why in dict.fromkeys(s.in_order):
+                together.setdefault((why, s.kernel.title), []).append(name)
+    for (why, names), kernels in _with_same_names(together).items():
+        yield Line(
+            f"On {enumerated(kernels)} writes were lost only in the order in which the disk had them, not in "
+            f"any order as this depth asks: {why}.",
+            enumerated(names),
+        )
+
+
 def _unknown(rows: Rows) -> Iterator[Line]:
     """Of which configurations nothing, or not enough, is known on which kernel, and why."""
-    together: dict[tuple[str, str, str], list[str]] = {}
+    together: dict[tuple[str, str], list[str]] = {}
     for name, of in rows:
         for s in of:
             if s.kind in (Kind.OPEN, Kind.NOT_LOOKED):
                 known = "not enough is known" if s.looked else "nothing is known"
                 more = "; --resume goes on" if s.why == NOT_REACHED else ""
                 why = "not all was reached" if s.looked and s.why == NOT_REACHED else s.why
-                why += more
-                together.setdefault((s.kernel.title, known, why), []).append(name)
-    alike: dict[tuple[tuple[str, ...], str, str], list[str]] = {}
-    for (kernel, known, why), names in together.items():
-        alike.setdefault((tuple(names), known, why), []).append(kernel)
-    for (same, known, why), kernels in alike.items():
-        yield Line(f"On {enumerated(kernels)} {known}{f': {why}' if why else ''}.", enumerated(same))
+                told = f"{known}: {why}{more}" if why or more else known
+                together.setdefault((told, s.kernel.title), []).append(name)
+    for (told, names), kernels in _with_same_names(together).items():
+        yield Line(f"On {enumerated(kernels)} {told}.", enumerated(names))
     if minutes := _minutes_left(rows):
         yield Line(f"At the pace so far, what was not reached takes about {plural(minutes, 'more minute')}.")
+
+
+def _with_same_names(
+    together: Mapping[tuple[str, str], Sequence[str]],
+) -> dict[tuple[str, tuple[str, ...]], list[str]]:
+    """By what is told and of which configurations: the kernels of which it is."""
+    found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for (told, kernel), names in together.items():
+        found.setdefault((told, tuple(names)), []).append(kernel)
+    return found
 
 
 def _minutes_left(rows: Rows) -> int:
@@ -342,6 +368,7 @@ COLUMNS = (
         "crash_states",
         "workloads_decided",
         "workloads_in_part",
+        "workloads_in_order",
         "workloads",
         "depth",
         "begun",
@@ -368,6 +395,7 @@ def _values(sweep: Sweep, s: Standing) -> tuple[object, ...]:
         s.states,
         s.looked,
         s.in_part,
+        len(s.in_order),
         s.of,
         sweep.plan.depth,
         sweep.begun,

@@ -19,6 +19,7 @@ from harness.workloads.load import folder_sets, is_installed, is_own_application
 
 _PAGE = "docs/howto/look-harder.md"
 """Has the stages, in this order."""
+_OUT_OF_ORDER = "states out of the log's order"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,9 @@ def _left_out(plan: Plan, cases: Sequence[CaseSummary]) -> Iterator[tuple[str, P
     change = msgspec.structs.replace
     if plan.unit_sectors is None:
         budget = FIRST_BUDGET if plan.budget == Budget() else plan.budget
-        yield "states out of the log's order", change(plan, fault_models=("exhaustive",), budget=budget)
+        yield _OUT_OF_ORDER, change(plan, fault_models=("exhaustive",), budget=budget)
+    elif without := {c.info.coverage.not_legal for c in cases if c.info.coverage} - {""}:
+        yield f"{_OUT_OF_ORDER} ({min(without)})", None
     if not plan.again:
         yield "a power cut during recovery", change(plan, again=1)
     if not plan.disk and any(map(_has_one_disk, {c.case.configuration for c in cases})):

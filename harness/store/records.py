@@ -215,6 +215,11 @@ class Coverage:
     def exhaustive(self) -> bool:
         return self.losses is None
 
+    @property
+    def not_legal(self) -> str:
+        """Why only the log's own order was covered although all legal states were asked for; else empty."""
+        return "" if self.crash_times or self.unexplored or self.exhaustive else self.why
+
 
 @dataclass(frozen=True, slots=True)
 class NestedCrashes:

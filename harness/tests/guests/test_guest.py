@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import GuestLost
+from harness.errors import GuestError, GuestLost
 from harness.guests import console, wire
 from harness.guests.console import CONSOLE_FILE_BYTES, CONSOLE_TAIL_BYTES
 from harness.guests.guest import Guest
@@ -45,6 +45,16 @@ def test_what_the_agent_answered_before_the_machine_ended_is_still_read(tmp_path
         assert guest.hello.release == "6.0-fake"
         with pytest.raises(GuestLost, match="ended with 0"):
             guest.request(wire.Unmount(), wire.Unmounted, 60.0)
+
+
+def test_a_failure_is_told_in_words_without_numbers_of_errors(tmp_path: Path) -> None:
+    """A verdict said "no tracefs (No such file or directory (os error 2)) (errno 5)" to a layman."""
+    failed = wire.AgentFailed("no tracefs (No such file or directory (os error 2))", 5)
+    with running(SLEEPS, tmp_path) as guest, pytest.MonkeyPatch.context() as patched:
+        patched.setattr(wire, "receive", lambda *_: failed)
+        with pytest.raises(GuestError) as caught:
+            guest.hear(wire.Unmounted, 60.0, "Unmount")
+    assert caught.value.what == "Unmount: no tracefs (No such file or directory)"
 
 
 def test_a_guest_that_is_ended_from_another_thread_wakes_who_waits_for_it(tmp_path: Path) -> None:

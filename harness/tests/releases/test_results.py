@@ -327,6 +327,16 @@ def test_what_the_budget_left_out_of_cut_recoveries_makes_an_answer_one_in_part(
         assert answer_of(done).in_part is in_part
 
 
+def test_an_answer_says_that_less_was_looked_at_than_was_asked() -> None:
+    """A kernel that keeps no times turns legal states into those of the log's order."""
+    no_times = Coverage(0, -1, 0, 0, "recorded without times")
+    cut_short = Coverage(0, -1, 7, 9, "the budget of 9 states")
+    for coverage, why in ((no_times, "recorded without times"), (cut_short, ""), (None, "")):
+        info = CaseInfo(CASE, coverage=coverage)
+        done = CaseSummary(info, CaseStatus.DONE, "", 1.0, Counts(90, 90, 90, 0, 0, 90), (), (), {})
+        assert answer_of(done).in_order == why
+
+
 def test_each_kernel_that_shows_a_finding_is_named_beside_it() -> None:
     """A history of which both kernels showed the finding named the last one alone."""
     plan = SweepPlan(title="t", kernels=["k1", "k2"], plan=Plan(configurations=[], workloads=[]))

@@ -354,6 +354,20 @@ def test_a_verdict_of_which_no_workload_was_looked_at_whole_says_so() -> None:
     assert "safe as far as looked (10 states, 1 of 1 workload, and that one not in full)" in text
 
 
+def test_a_verdict_says_where_less_was_asked_than_its_depth_says() -> None:
+    """`safe as far as looked` at depth normal, on a kernel of which the log's order alone was looked at."""
+    ordered = msgspec.structs.replace(answer("xfs/default"), in_order="recorded without times")
+    both = sweep((ordered,), (ordered, answer("xfs/default", name="b")))
+    text = " ".join(verdict_page(both).text().split())
+    assert "(10 states, 1 of 1 workload, in the disk's own order alone)" in text
+    assert "(20 states, 2 of 2 workloads, 1 of them in the disk's own order alone)" in text
+    order = "writes were lost only in the order in which the disk had them"
+    assert f"xfs/default: On 6.1 and 6.2 {order}" in text
+    assert "own order" not in verdict_page(sweep((answer("xfs/default"),))).text()
+    rows = csv.DictReader(io.StringIO(verdict_csv(both)))
+    assert [row["workloads_in_order"] for row in rows] == ["1", "1"]
+
+
 def test_a_known_bug_that_no_workload_showed_is_told_of() -> None:
     """XFS was safe as far as looked: the one workload that shows its bug had not had its turn."""
     plain = sweep((answer("xfs/default"), answer("ext4/ordered")), (answer("xfs/default", KNOWN),))

@@ -68,6 +68,16 @@ def test_what_was_asked_is_not_named_and_the_next_stage_is(
     assert step.how == f"powercut run -c ext4/ordered -w all,more {how}"
 
 
+def test_states_that_were_asked_for_and_could_not_be_had_are_named(summary: Summary) -> None:
+    """A kernel without times: the run asked for all legal states, and looked at the log's order."""
+    run = green(summary, WHOLE, ["append-fsync"])
+    case, *_ = run.cases
+    info = replace(case.info, coverage=Coverage(0, -1, 0, 0, "recorded without times"))
+    without = replace(run, cases=(replace(case, info=info),))
+    assert f"Not asked: {STATES} (recorded without times), " in next_step(without).left_out
+    assert STATES not in next_step(run).left_out
+
+
 def test_the_command_keeps_the_kernel_the_machine_and_the_disk(summary: Summary) -> None:
     image = {"path": "/d/disk img", "sha256": "", "size_bytes": 1}
     step = next_step(green(summary, {"kernel": "/k/bzImage", "machine": "uml", "image": image}))
