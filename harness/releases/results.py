@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 import msgspec
@@ -156,10 +157,21 @@ class SweepPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 @dataclass(frozen=True, slots=True)
+class EarlierAnswer:
+    """What a verdict said that was begun at `when`: see `harness.releases.verdict.Kind`; `bugs`: by names."""
+
+    when: datetime
+    verdict: str
+    bugs: str
+
+
+@dataclass(frozen=True, slots=True)
 class Sweep:
     """What a sweep has shown so far. `path`: its directory. `begun`, `finished`: when (ISO 8601). Kernels of
     one name, such as two builds of a tree, have in it the end of what each was asked for by. `gone`: kernels,
-    as they were asked for, whose run directories somebody has deleted since.
+    as they were asked for, whose run directories somebody has deleted since. `before`: what
+    verdicts of the same depth said before of a configuration on a kernel, as it was asked for, the oldest
+    first.
     """
 
     plan: SweepPlan
@@ -169,6 +181,7 @@ class Sweep:
     finished: str = ""
     interrupted: bool = False
     gone: frozenset[str] = frozenset()
+    before: Mapping[tuple[str, str], Sequence[EarlierAnswer]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kernels", tuple(_told_apart(self.kernels)))

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import msgspec
@@ -15,9 +17,10 @@ from harness.host.files import write_atomically
 from harness.kernels.find import build_of, look_up_kernel
 from harness.kernels.pins import pins
 from harness.releases.page import page_of
-from harness.releases.results import OnKernel, Sweep, SweepPlan, answer_of
+from harness.releases.results import EarlierAnswer, OnKernel, Sweep, SweepPlan, answer_of
 from harness.releases.verdict_page import verdict_csv, verdict_page
 from harness.report.page import Page
+from harness.report.trend import read_before
 from harness.report.words import plural
 from harness.series.work import Item, Series, Work, begin, read_plan
 from harness.store import RunStore
@@ -120,10 +123,38 @@ class SweepSeries(Series[OnKernel]):
         return page_of(self.sweep)
 
 
+class _Row(msgspec.Struct):
+    configuration: str
+    asked: str
+    verdict: str
+    known_bugs: str
+
+
+class _Verdict(msgspec.Struct):
+    begun: datetime
+    depth: str
+    verdicts: list[_Row]
+
+
 class VerdictSeries(SweepSeries):
     """A sweep as a verdict: see `harness.releases.verdict`."""
 
     results = "verdict.json"
+
+    @property
+    def sweep(self) -> Sweep:
+        """With what the verdicts beside it said before."""
+        now = super().sweep
+        if not now.begun:
+            return now
+        begun = datetime.fromisoformat(now.begun)
+        before: dict[tuple[str, str], dict[datetime, EarlierAnswer]] = {}
+        for _, then in read_before(self.path, begun, self.results, _Verdict):
+            if then.depth == now.plan.depth and then.begun.tzinfo and then.begun < begun:
+                for row in then.verdicts:
+                    said = EarlierAnswer(then.begun, row.verdict, row.known_bugs)
+                    before.setdefault((row.configuration, row.asked), {})[then.begun] = said
+        return replace(now, before={of: [s for _, s in sorted(d.items())] for of, d in before.items()})
 
     def page(self) -> Page:
         return verdict_page(self.sweep)

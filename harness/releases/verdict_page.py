@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -79,6 +80,7 @@ def verdict_page(sweep: Sweep) -> Page:
         figures=tuple(filter(None, figures)),
         sections=(
             Section("Verdict", _OF_TABLE, (PageTable(("configuration", *kernels), tuple(map(_row, rows))),)),
+            Section("Since earlier verdicts", lines=tuple(_changes(sweep, rows))),
             Section("What to do", lines=tuple(advice(rows, sweep.plan.depth))),
             Section("New: no known bug looks like this", findings=tuple(_new(sweep, rows))),
             Section("Known bugs", lines=tuple(Line(b.title, b.name, aside=_of_bug(b)) for b in _bugs(rows))),
@@ -93,6 +95,32 @@ def verdict_page(sweep: Sweep) -> Page:
 
 def _begun(sweep: Sweep) -> str:
     return f"begun {datetime.fromisoformat(sweep.begun):%Y-%m-%d %H:%M} UTC" if sweep.begun else ""
+
+
+def _changes(sweep: Sweep, rows: Rows) -> Iterator[Line]:
+    """Where an answer differs from the last one before it, for each configuration and kernel."""
+    answers = [kind.value for kind in (Kind.SAFE, Kind.KNOWN, Kind.NEW)]
+    as_before: list[datetime] = []
+    for name, of in rows:
+        for s in of:
+            past = [b for b in sweep.before.get((name, s.kernel.item), ()) if b.verdict in answers]
+            if not past or s.kind.value not in answers:
+                continue
+            now = _said(s.kind.value, " ".join(b.name for b in s.bugs))
+            then = [_said(b.verdict, b.bugs) for b in reversed(past)]
+            if now == then[0]:
+                as_before.append(past[-1].when)
+                continue
+            more = sum(1 for _ in itertools.takewhile(then[0].__eq__, then)) - 1
+            also = f", and in {plural(more, 'verdict')} before that" if more else ""
+            was = f"on {past[-1].when:%Y-%m-%d} it was {then[0]}{also}"
+            yield Line(f"Now {now}; {was}.", f"{name} on {s.kernel.title}")
+    if as_before:
+        yield Line(f"{plural(len(as_before), 'answer')} as on {max(as_before):%Y-%m-%d}.")
+
+
+def _said(verdict: str, bugs: str) -> str:
+    return f"{verdict} ({enumerated(bugs.split())})" if bugs else verdict
 
 
 def _of_bug(bug: KnownBug) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -29,6 +30,7 @@ the time of their results, the newest so many each.
 """
 SIZE_MAX = 64 << 20
 RESULTS = "results.json"
+_Form = TypeVar("_Form", bound=msgspec.Struct)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +75,8 @@ def trends(run: Path, started: datetime, cases: Sequence[CaseId]) -> Mapping[Cas
     SHOWN - 1 of each case, and none for a case that no other run had.
     """
     wanted, found = set(cases), dict[CaseId, dict[datetime, Past]]()
-    for name in _names(run.resolve(), started):
-        with contextlib.suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            results = _read(run.resolve().parent / name / RESULTS)
-            if not results.started.tzinfo or results.started >= started:
-                continue
+    for name, results in read_before(run, started, RESULTS, _Results):
+        if results.started.tzinfo and results.started < started:
             for case in results.cases:
                 if (of := CaseId(case.filesystem, case.mode, case.workload)) in wanted:
                     kernel = results.kernel.release or results.kernel.name
@@ -87,10 +86,17 @@ def trends(run: Path, started: datetime, cases: Sequence[CaseId]) -> Mapping[Cas
     return {case: tuple(p for _, p in sorted(past.items()))[1 - SHOWN :] for case, past in found.items()}
 
 
-def _names(run: Path, started: datetime) -> Iterator[str]:
+def read_before(run: Path, started: datetime, results: str, form: type[_Form]) -> Iterator[tuple[str, _Form]]:
+    """What runs beside `run` that may have begun before it kept in the file `results`, with their names."""
+    for name in _names(run.resolve(), started, results):
+        with contextlib.suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            yield name, _read(run.resolve().parent / name / results, form)
+
+
+def _names(run: Path, started: datetime, results: str) -> Iterator[str]:
     """Runs that may have begun before one, and are to be opened."""
     last = f"{started.astimezone(UTC):%Y%m%d-%H%M%S}~"
-    others = [p for p in run.parent.glob(f"*/{RESULTS}") if p.parent != run]
+    others = [p for p in run.parent.glob(f"*/{results}") if p.parent != run]
     dated = sorted((n for p in others if _DATED.match(n := p.parent.name) and n <= last), reverse=True)
     renamed = sorted((-_modified(p), n) for p in others if not _DATED.match(n := p.parent.name))
     yield from (*dated[:READ_MAX], *(name for _, name in renamed[:READ_MAX]))
@@ -104,7 +110,7 @@ def _modified(file: Path) -> float:
         return 0.0
 
 
-def _read(file: Path) -> _Results:
+def _read(file: Path, form: type[_Form]) -> _Form:
     if file.stat().st_size > SIZE_MAX:
         raise OSError(f"{file} is too large to be looked at")
-    return msgspec.json.decode(file.read_bytes(), type=_Results)
+    return msgspec.json.decode(file.read_bytes(), type=form)

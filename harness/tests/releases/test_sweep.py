@@ -368,6 +368,31 @@ def test_a_verdict_leaves_a_table_and_takes_known_bugs_along(ran: list[str], tmp
         assert "ours" in (path / name).read_text(), name
 
 
+def test_a_verdict_knows_what_the_verdicts_beside_it_said_before(ran: list[str], tmp_path: Path) -> None:
+    """Of nightly verdicts nobody was told that a configuration which was safe is broken now."""
+    plan = msgspec.structs.replace(PLAN, kernels=["debian-6.1"], depth="quick")
+    paths = []
+    for name, depth in (("a", "quick"), ("b", "quick"), ("c", "deep"), ("d", "quick")):
+        paths.append(create(msgspec.structs.replace(plan, depth=depth), tmp_path, name))
+        carry_out(VerdictSeries(load_plan(paths[-1]), paths[-1]), QUIET)
+    first, second, _, last = (path / "verdict.json" for path in paths)
+    for day, file in enumerate((first, second), 1):  # a journal's times are whole seconds
+        begun = re.sub('"begun": "2[^"]+"', f'"begun": "2026-01-0{day}T00:00:00+00:00"', file.read_text())
+        file.write_text(begun.replace("broken: new", "safe as far as looked") if day == 1 else begun)
+    (tmp_path / "runs/none").mkdir()
+    (tmp_path / "runs/none/verdict.json").write_text("{")
+    before = VerdictSeries(load_plan(last.parent), last.parent).sweep.before
+    assert [b.verdict for b in before["ext4/journal", "debian-6.1"]] == ["safe as far as looked"] * 2
+    assert [b.verdict[:6] for b in before[CaseId.parse(BROKEN).configuration, "debian-6.1"]] == [
+        "safe a",
+        "broken",
+    ]
+    assert (
+        len(VerdictSeries(load_plan(second.parent), second.parent).sweep.before["ext4/ordered", "debian-6.1"])
+        == 1
+    )
+
+
 @pytest.mark.parametrize(
     ("series", "results"), [(VerdictSeries, "verdict.json"), (SweepSeries, "releases.json")]
 )

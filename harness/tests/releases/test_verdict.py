@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import msgspec
 import pytest
@@ -15,7 +16,7 @@ from harness.cli.verdict import exit_code
 from harness.errors import ExitCode
 from harness.known.base import KnownBug, KnownBugs, Record, Severity, Sighting
 from harness.plan import Plan
-from harness.releases.results import Answer, OnKernel, Seen, Sweep, SweepPlan
+from harness.releases.results import Answer, EarlierAnswer, OnKernel, Seen, Sweep, SweepPlan
 from harness.releases.verdict import DEPTHS, Kind, standings
 from harness.releases.verdict_page import COLUMNS, verdict_csv, verdict_page
 from harness.summary import CaseVerdict
@@ -352,6 +353,28 @@ def test_a_verdict_of_which_no_workload_was_looked_at_whole_says_so() -> None:
     part = msgspec.structs.replace(answer("xfs/default"), in_part=True)
     text = verdict_page(sweep((part,))).text()
     assert "safe as far as looked (10 states, 1 of 1 workload, and that one not in full)" in text
+
+
+def test_a_verdict_that_differs_from_those_before_says_so() -> None:
+    """Only whoever kept yesterday's page could see what the night had changed."""
+    now = sweep((answer("xfs/default", KNOWN), answer("ext4/ordered"), answer("btrfs/default")))
+    said = [
+        EarlierAnswer(datetime(2026, 11, day, tzinfo=UTC), verdict, bugs)
+        for day, verdict, bugs in (
+            (20, "broken: known", "xfs-sync-no-flush"),
+            (21, "safe as far as looked", ""),
+            (22, "safe as far as looked", ""),
+            (23, "not decided", ""),
+        )
+    ]
+    told = replace(now, before={(name, "6.1"): said for name in ("xfs/default", "ext4/ordered")})
+    text = " ".join(verdict_page(told).text().split())
+    changed = (
+        "Since earlier verdicts xfs/default on 6.1: Now broken: known (xfs-sync-no-flush); on 2026-11-22 "
+        "it was safe as far as looked, and in 1 verdict before that. 1 answer as on 2026-11-22. What to do"
+    )
+    assert changed in text
+    assert "Since earlier" not in verdict_page(now).text()
 
 
 def test_a_verdict_says_where_less_was_asked_than_its_depth_says() -> None:
