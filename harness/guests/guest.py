@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -23,12 +22,10 @@ from harness.errors import GuestError, GuestLost, VersionsDiffer
 from harness.guests import wire
 from harness.guests.console import Console
 from harness.host.processes import die_with_parent
+from harness.host.text import without_error_numbers
 
 CONSOLE_NAME = "console.txt"
 _SAID_BYTES = 400  # of the output of a machine that ended before its guest was up
-
-_OS_ERROR = re.compile(r" \(os error \d+\)")
-"""Rust's number behind the words of an error."""
 
 Reply = TypeVar("Reply", bound=msgspec.Struct)
 
@@ -93,7 +90,7 @@ class Guest:
         if isinstance(reply, expected):
             return reply
         if isinstance(reply, wire.AgentFailed):
-            raise GuestError(f"{what}: {_OS_ERROR.sub('', reply.what)}")
+            raise GuestError(f"{what}: {without_error_numbers(reply.what)}")
         raise GuestError(f"{what}: expected {expected.__name__}, the agent answered {type(reply).__name__}")
 
     def _lost(self, what: str) -> GuestLost:

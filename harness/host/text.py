@@ -13,6 +13,7 @@ from typing import TypeVar
 
 _T = TypeVar("_T")
 _LOOSE_NEWLINE = re.compile(r"\n(?! {4})")
+_OS_ERROR = re.compile(r" \(os error \d+\)")
 _MANY_DIGITS = 40
 _STEERING = frozenset("\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 """Line separators, and controls of writing direction, which show text in a different order."""
@@ -35,6 +36,11 @@ def indented(text: str, by: str = "    ") -> str:
     line of Powercut.
     """
     return printable(text).replace("\n", f"\n{by}")
+
+
+def without_error_numbers(text: str) -> str:
+    """An error of a Rust program in its words alone: without `(os error 2)`."""
+    return _OS_ERROR.sub("", text)
 
 
 def framed(text: str) -> str:

@@ -354,6 +354,7 @@ def _facts(summary: Summary) -> list[tuple[str, str]]:
         *((sentence(name), value) for name, value in info.machine.details.items()),
         ("Jobs", str(info.jobs)),
         ("Verdicts", words.how_reached(summary)),
+        ("Less than asked", words.less_than_asked(c.info for c in summary.cases)),
         ("Recoveries", words.recoveries_cut(c.info for c in summary.cases)),
         ("Guests", words.pace(summary.checked, sum(c.seconds for c in summary.cases))),
         ("Host", info.host),

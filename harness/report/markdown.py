@@ -23,6 +23,7 @@ from harness.report.words import (
     headline,
     known_lines,
     known_or_new,
+    less_than_asked,
     machine_name,
     number,
     plural,
@@ -54,9 +55,10 @@ def _lines(summary: Summary, source: str, resuming: str) -> Iterator[str]:
     yield ""
     checked = f"{plural(summary.checked, 'crash state')} checked"
     yield f"{markdown_plain(machine_name(summary.info))}, {checked}, exit code {int(shell_code(summary))}"
-    if again := recoveries_cut(c.info for c in summary.cases):
-        yield ""
-        yield markdown_plain(again)
+    for say in (less_than_asked, recoveries_cut):
+        if words := say(c.info for c in summary.cases):
+            yield ""
+            yield markdown_plain(words)
     if summary.info.stopped or summary.interrupted:
         yield ""
         yield f"**Not complete:** {markdown_plain(summary.info.stopped or 'interrupted')}"

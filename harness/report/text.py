@@ -34,6 +34,7 @@ from harness.report.words import (
     is_shown,
     known_lines,
     known_or_new,
+    less_than_asked,
     machine_name,
     number,
     pace,
@@ -116,6 +117,8 @@ def _parts(summary: Summary, source: str, width: int, limits: Limits) -> Iterato
     coverage = [c.info.coverage for c in checked if c.has_extent]
     if any(coverage) or len(coverage) < len(checked):
         yield _line("dim", f"covered: {extent(coverage, len(checked) - len(coverage))}")
+    if less := less_than_asked(c.info for c in summary.cases):
+        yield _line("yellow", less)
     if again := recoveries_cut(c.info for c in summary.cases):
         yield _line("dim", again)
     if erred := faulty_disk_words(c.info for c in summary.cases):

@@ -717,6 +717,13 @@ def covered(coverage: Coverage) -> str:
     return f"{up_to(coverage.losses)} {at}; {left}{more}"
 
 
+def less_than_asked(cases: Iterable[CaseInfo]) -> str:
+    """In how many cases legal states were asked for and could not be told, and why; empty if in none."""
+    why = [c.coverage.not_legal for c in cases if c.coverage and c.coverage.not_legal]
+    of = plural(len(why), "case")
+    return f"legal crash states were asked for, and could not be told in {of}: {why[0]}" if why else ""
+
+
 def recoveries_cut(cases: Iterable[CaseInfo]) -> str:
     """How far recoveries were cut again in several cases, in a line; empty where that was not asked for."""
     generations = [case.again for case in cases if case.again]

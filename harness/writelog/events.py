@@ -53,6 +53,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from harness.errors import EventsDiffer
+from harness.host.text import without_error_numbers
 from harness.model import SECTOR_BYTES, EntryFlag, LogEntry
 from harness.writelog.calls import is_call_line
 from harness.writelog.log import Devices, changes, devices_of
@@ -140,7 +141,8 @@ def no_events(why: str) -> str:
 
 def why_no_events(text: str) -> str:
     """Why there are none, if the text says so; else empty."""
-    return text.removeprefix(_LACKING).strip() if text.startswith(_LACKING) else ""
+    lacking = text.removeprefix(_LACKING).strip() if text.startswith(_LACKING) else ""
+    return without_error_numbers(lacking)
 
 
 def times_of(entries: Sequence[LogEntry], text: str) -> Times | None:

@@ -14,6 +14,7 @@ from harness.guests import console, wire
 from harness.guests.console import CONSOLE_FILE_BYTES, CONSOLE_TAIL_BYTES
 from harness.guests.guest import Guest
 from harness.tests.guests.processes import GREETS, SLEEPS, Scripted
+from harness.writelog.events import no_events, why_no_events
 
 
 @contextmanager
@@ -55,6 +56,7 @@ def test_a_failure_is_told_in_words_without_numbers_of_errors(tmp_path: Path) ->
         with pytest.raises(GuestError) as caught:
             guest.hear(wire.Unmounted, 60.0, "Unmount")
     assert caught.value.what == "Unmount: no tracefs (No such file or directory)"
+    assert why_no_events(no_events(failed.what)) == "no tracefs (No such file or directory)"
 
 
 def test_a_guest_that_is_ended_from_another_thread_wakes_who_waits_for_it(tmp_path: Path) -> None:

@@ -76,6 +76,10 @@ def test_states_that_were_asked_for_and_could_not_be_had_are_named(summary: Summ
     without = replace(run, cases=(replace(case, info=info),))
     assert f"Not asked: {STATES} (recorded without times), " in next_step(without).left_out
     assert STATES not in next_step(run).left_out
+    told = "legal crash states were asked for, and could not be told in 1 case: recorded without times"
+    for there, nowhere in ((summary_text(without, "r"), summary_text(run, "r")),
+                           (summary_markdown(without, "r"), summary_markdown(run, "r"))):  # fmt: skip
+        assert told in there and "could not be told" not in nowhere
 
 
 def test_the_command_keeps_the_kernel_the_machine_and_the_disk(summary: Summary) -> None:
