@@ -1,93 +1,116 @@
 """The command line: arguments become a frozen Plan, the Plan is run, the result becomes an exit code.
 
-Each command, or group of related commands, has its own module. To add one, write a module here and a line in
-COMMANDS.
+Each command, or group of related commands, has its own module, which is imported once the command is asked
+for. To add one, write a module here and a line in COMMANDS.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
+import importlib
+from collections.abc import Iterator, Mapping, MutableMapping
 
 import click
 
 from harness import __version__
-from harness.cli.bench import bench_command
-from harness.cli.campaign import campaign_command
-from harness.cli.complete import attach
-from harness.cli.console import console
-from harness.cli.coverage import coverage_command
-from harness.cli.docs import docs_command
-from harness.cli.doctor import doctor_command
-from harness.cli.faults import faults_command
-from harness.cli.fetch import fetch_command
-from harness.cli.findings import bugreport_command, findings_command
-from harness.cli.gc import gc_command
-from harness.cli.guard import make_harmless
-from harness.cli.import_ import import_command
-from harness.cli.kernel import kernel_group
-from harness.cli.known import known_command
-from harness.cli.litmus import litmus_command
-from harness.cli.log import log_group
-from harness.cli.manual import man_command
-from harness.cli.measure import measure_command
-from harness.cli.options import REPORTS
-from harness.cli.pack import pack_command
-from harness.cli.patch import patch_command
-from harness.cli.regressions import regressions_command
-from harness.cli.releases import history_command, matrix_command
-from harness.cli.report import compare_command, list_command, report_command
-from harness.cli.repro import repro_command, shrink_command
-from harness.cli.rootfs import rootfs_command
-from harness.cli.run import run_command, smoke_command
-from harness.cli.sections import command_sections
-from harness.cli.show import show_command
-from harness.cli.trace import trace_command
-from harness.cli.triage import triage_command
-from harness.cli.verdict import verdict_command
-from harness.cli.workload import new_command, try_command
+from harness.cli.sections import headed
 from harness.errors import ExitCode
-from harness.report.words import shown_path
-from harness.store.layout import latest
 
-COMMANDS: tuple[click.Command, ...] = (
-    run_command,
-    patch_command,
-    smoke_command,
-    new_command,
-    import_command,
-    try_command,
-    repro_command,
-    show_command,
-    shrink_command,
-    triage_command,
-    campaign_command,
-    report_command,
-    coverage_command,
-    compare_command,
-    list_command,
-    kernel_group,
-    log_group,
-    pack_command,
-    history_command,
-    matrix_command,
-    verdict_command,
-    litmus_command,
-    known_command,
-    findings_command,
-    bugreport_command,
-    faults_command,
-    regressions_command,
-    trace_command,
-    measure_command,
-    rootfs_command,
-    bench_command,
-    docs_command,
-    doctor_command,
-    fetch_command,
-    gc_command,
-    man_command,
-)
-
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "run": (
+        "run",
+        "Record workloads, cut the power at every entry of the write log, recover, judge, report.",
+    ),
+    "patch": (
+        "patch",
+        "Does a patch to Linux break a promise that its base keeps, and which of its commits does?",
+    ),
+    "smoke": (
+        "run",
+        "Check that everything works here: one mode, one workload, a power cut at each write; under a "
+        "minute.",
+    ),
+    "new": ("workload", "Make a workload to start from, which runs as it is."),
+    "import": (
+        "import_",
+        "Make any program a workload of operations, from a log of strace: judged byte for byte, in any mode.",
+    ),
+    "try": ("workload", "Run WORKLOAD once in a guest without a power cut, with its output and its check."),
+    "repro": ("repro", "Rebuild one crash state in a fresh guest and judge it again."),
+    "show": (
+        "show",
+        "Say why a finding failed: what was promised, written and lost, and which flush would have saved it.",
+    ),
+    "shrink": ("repro", "Reduce the workload of a finding to the operations it needs."),
+    "triage": ("triage", "How many bugs are behind these findings? Group the findings of runs by cause."),
+    "campaign": (
+        "campaign",
+        "Look for findings with generated workloads, without end, and group them by cause.",
+    ),
+    "report": ("report", "Rewrite the reports of RUN (default: reports/latest) and print its summary."),
+    "coverage": (
+        "coverage",
+        "Which lines of the recovery code did the crash states reach, and which functions did none of them?",
+    ),
+    "compare": (
+        "report",
+        "Compare two runs: of the same recordings state by state, of others finding by finding.",
+    ),
+    "list": (
+        "report",
+        "List what can be named: modes of file systems, stacks, layers, kinds of disk, workloads, "
+        "kernels, and what is stored: runs, campaigns and other series, measurements, each with its "
+        "state.",
+    ),
+    "kernel": ("kernel", "Build kernels for judging, and look for new ones."),
+    "log": ("log", "Look into write logs (the format of dm-log-writes)."),
+    "pack": (
+        "pack",
+        "Make one file of RUN, to attach or to keep; every command that takes a RUN takes such a file.",
+    ),
+    "history": ("releases", "Which kernels have a finding? Record its workload anew on each, and judge it."),
+    "matrix": (
+        "releases",
+        "The consistency matrix across releases: file systems, modes and workloads on one kernel after "
+        "another.",
+    ),
+    "verdict": ("verdict", "Which configurations are safe on which kernels? One table, and what to do."),
+    "litmus": (
+        "litmus",
+        "What may an application rely on? Put the questions of small programs to every legal crash state.",
+    ),
+    "known": (
+        "known",
+        "List the known bugs with which every run compares its findings; with NAME, all that is known of "
+        "one.",
+    ),
+    "findings": ("findings", "Reproduce the findings of reports/findings without Powercut's own machinery."),
+    "bugreport": (
+        "findings",
+        "Begin the bug report of a finding: a folder for its maintainers, as far as a program can write it.",
+    ),
+    "faults": (
+        "faults",
+        "Plant faults in kernels, and see which of them Powercut finds: how much is a green run worth?",
+    ),
+    "regressions": (
+        "regressions",
+        "Which bugs that were mended upstream does a plain run find? On the kernel before, and on the one"
+        " after.",
+    ),
+    "trace": (
+        "trace",
+        "Measure commit latency and throughput per journaling mode, with probes in the running kernel.",
+    ),
+    "measure": ("measure", "Repeat a published comparison of journaling modes and file systems."),
+    "rootfs": ("rootfs", "Build the root image of the guest with tools, and print its path."),
+    "bench": ("bench", "Measure the cost per crash state, against the best possible cost and as logs grow."),
+    "docs": ("docs", "Open the documents, or print where they are."),
+    "doctor": ("doctor", "Check everything a run needs, and print a fix for each missing item."),
+    "fetch": ("fetch", "Fill the cache, so that later runs need no network."),
+    "gc": ("gc", "Show what runs and the cache take, and delete what is old."),
+    "man": ("manual", "Write the manual pages to FOLDER/man1."),
+}
+"""The module of each command, and the first sentence of its help: `--help` imports no command."""
 
 _RENAMED = {"dossier": "bugreport"}
 """Commands by their names of before, which are taken for a release and shown nowhere."""
@@ -98,8 +121,42 @@ _NOT_NEEDED = {
 """What users look for, and what to do instead."""
 
 
+class _Commands(MutableMapping[str, click.Command]):
+    """Commands by name, each imported when it is looked up."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, click.Command | None] = dict.fromkeys(COMMANDS)
+
+    def __getitem__(self, name: str) -> click.Command:
+        if (found := self._found[name]) is None:
+            there = vars(importlib.import_module(f"harness.cli.{COMMANDS[name][0]}")).values()
+            found = next(c for c in there if isinstance(c, click.Command) and c.name == name)
+            self._found[name] = found
+        return found
+
+    def __setitem__(self, name: str, command: click.Command) -> None:
+        self._found[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+
 class _Group(click.Group):
     """Lists its commands with the whole first sentence of each; click would cut most of them."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        command = super().get_command(ctx, cmd_name)
+        if command and ctx.resilient_parsing:  # a shell asks for what completes a word
+            from harness.cli.complete import attach  # noqa: PLC0415 - it knows of all that can be named
+
+            attach(command)
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -122,17 +179,20 @@ class _Group(click.Group):
             name = ctx.invoked_subcommand
             if isinstance(e, click.UsageError) and e.ctx is None and name and name in self.commands:
                 e.ctx = click.Context(self.commands[name], info_name=name, parent=ctx)
+            from harness.cli.guard import make_harmless  # noqa: PLC0415 - it loads rich
+
             make_harmless(e)
             raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        for heading, commands in command_sections(self, ctx):
+        for heading, names in headed(COMMANDS):
             with formatter.section(heading):
-                formatter.write_dl([(str(c.name), c.get_short_help_str(limit=200)) for c in commands])
+                formatter.write_dl([(name, COMMANDS[name][1]) for name in names])
 
 
 @click.group(
     cls=_Group,
+    commands=_Commands(),
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
@@ -159,27 +219,6 @@ def main(ctx: click.Context) -> None:
     nothing inconsistent, 125 a patch does not build, 130 interrupted.
     """
     if ctx.invoked_subcommand is None:
-        for line in first_steps(latest(REPORTS)):
-            console.say(line)
+        from harness.cli.first_steps import say_first_steps  # noqa: PLC0415 - no command needs it
 
-
-def first_steps(run: Path) -> list[str]:
-    """What to do next, for whoever types `powercut` alone. `run`: the latest run of this folder."""
-    steps = [
-        ("powercut smoke", "does everything work here? powercut doctor tells what is missing"),
-        (
-            "powercut run -c ext4/ordered --quick",
-            "a file system: a power cut at each write of a few workloads",
-        ),
-        ("powercut new my-program", "a program of yours: a folder to begin with"),
-    ]
-    if (run / "run.json").is_file():
-        steps[0] = ("powercut report", f"what {shown_path(run)} came to; powercut show says why")
-    width = max(len(command) for command, _ in steps)
-    lines = [f"  {command:{width}}  {about}" for command, about in steps]
-    return ["Powercut cuts the power and looks at what comes back. Next:", *lines, "More: powercut --help"]
-
-
-for command in COMMANDS:
-    main.add_command(command)
-attach(main)
+        say_first_steps()

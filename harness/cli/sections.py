@@ -7,7 +7,7 @@ versions far apart (Debian 12 has cloup 2.0, the newest is 4.0), for what is a p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 import click
@@ -53,12 +53,16 @@ def option_sections(
             yield heading, rows
 
 
-def command_sections(group: click.Group, ctx: click.Context) -> Iterator[tuple[str, list[click.Command]]]:
-    """The headings of the commands of a group, and the commands; those under none come last."""
-    there = {name: group.commands[name] for name in group.list_commands(ctx)}
-    there = {name: command for name, command in there.items() if not command.hidden}
-    for heading, names in COMMANDS.items():
-        if found := [there.pop(name) for name in names if name in there]:
+def headed(names: Collection[str]) -> Iterator[tuple[str, list[str]]]:
+    """The headings of commands, and their names; those under none come last."""
+    placed = [name for under in COMMANDS.values() for name in under]
+    for heading, under in {**COMMANDS, COMMANDS_BELOW: [n for n in names if n not in placed]}.items():
+        if found := [name for name in under if name in names]:
             yield heading, found
-    if there:
-        yield COMMANDS_BELOW, [*there.values()]
+
+
+def command_sections(group: click.Group, ctx: click.Context) -> Iterator[tuple[str, list[click.Command]]]:
+    """The headings of the commands of a group, and the commands."""
+    there = {name: group.commands[name] for name in group.list_commands(ctx)}
+    for heading, names in headed([name for name, command in there.items() if not command.hidden]):
+        yield heading, [there[name] for name in names]

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
 import pytest
 
-from harness.cli import COMMANDS
+from harness.cli import main
 from harness.cli.options import Folder, NewFile, RunDirectory
 from harness.errors import ExitCode
 from harness.tests.cli.foreign import (
@@ -40,12 +40,10 @@ def trap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Trap]:
         yield made
 
 
-def every_command(commands: tuple[click.Command, ...] = COMMANDS) -> Iterator[click.Command]:
+def every_command(commands: Iterable[click.Command] = main.commands.values()) -> Iterator[click.Command]:
     for command in commands:
         yield from (
-            every_command(tuple(command.commands.values()))
-            if isinstance(command, click.Group)
-            else (command,)
+            every_command(command.commands.values()) if isinstance(command, click.Group) else (command,)
         )
 
 

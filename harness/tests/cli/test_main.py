@@ -61,8 +61,9 @@ def test_who_looks_for_a_bisection_is_told_where_it_is() -> None:
 _LOADING = """
 class Finder:
     def find_spec(self, name, *_):
-        if name == "harness.cli.pack": ended()
+        if name == "harness.cli.{}": ended()
 sys.meta_path.insert(0, Finder())
+sys.argv = ["powercut", "pack"]
 runpy.run_module("harness", run_name="__main__")
 """
 _WORKING = """
@@ -85,7 +86,7 @@ def ended():
     return subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("rest", [_LOADING, _WORKING])
+@pytest.mark.parametrize("rest", [_LOADING.format("sections"), _LOADING.format("pack"), _WORKING])
 @pytest.mark.parametrize(
     ("number", "usual"),
     [

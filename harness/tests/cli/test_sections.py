@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -10,7 +12,9 @@ from typing import NoReturn
 import click
 import pytest
 
-from harness.cli import first_steps, main, run
+from harness.cli import COMMANDS as SENTENCES
+from harness.cli import main, run
+from harness.cli.first_steps import first_steps
 from harness.cli.manual import pages_of
 from harness.cli.options import OneOf, asked_oracles, asked_states
 from harness.cli.presets import PRESETS, words_of
@@ -32,6 +36,21 @@ def test_every_command_has_one_heading_and_the_everyday_ones_come_first() -> Non
     places = [said.index(f"{heading}:\n") for heading in COMMANDS]
     assert places == sorted(places)
     assert said.index("\n  run ") < said.index("\n  show ") < said.index("\n  faults ")
+
+
+@pytest.mark.parametrize("name", SENTENCES)
+def test_help_lists_a_command_with_its_own_first_sentence(name: str) -> None:
+    """--help takes it from a table, and imports no command for it."""
+    assert SENTENCES[name][1] == main.commands[name].get_short_help_str(limit=1000)
+
+
+def test_help_imports_no_command() -> None:
+    """Each start of `powercut` imported all commands, in 0.6 s."""
+    words = "import sys; from harness.cli import main; main(['--help'], standalone_mode=False); "
+    words += "sys.exit(' '.join(m for m in sys.modules if m.startswith('harness.')))"
+    done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=False)
+    assert set(done.stderr.split()) == {"harness.cli", "harness.cli.sections", "harness.errors"}
+    assert "Test:" in done.stdout
 
 
 def test_every_option_of_run_has_one_heading_and_ten_are_for_every_day() -> None:
