@@ -7,6 +7,7 @@ each can do; nothing else names one.
 
 from __future__ import annotations
 
+import functools
 import importlib
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -24,6 +25,7 @@ from harness.kernels.build import Flavour
 
 IN_VIRTUAL_TIME = "uml"
 """The machine whose kernels may have virtual time."""
+_PROFILES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,9 +285,13 @@ ProfileT = TypeVar("ProfileT", bound=MachineProfile)
 
 def load_profile(name: str, of: type[ProfileT]) -> ProfileT:
     """The profile of a machine, as the class `of` that has the machine's own fields."""
-    return msgspec.structs.replace(
-        msgspec.toml.decode((_folder() / f"{name}.toml").read_bytes(), type=of), name=name
-    )
+    return cast(ProfileT, _decoded((_folder() / f"{name}.toml").read_bytes(), name, of))
+
+
+@functools.lru_cache(maxsize=_PROFILES)
+def _decoded(file: bytes, name: str, of: type[MachineProfile]) -> MachineProfile:
+    """Decoded once for each contents: a run asks hundreds of times, and a file takes milliseconds."""
+    return msgspec.structs.replace(msgspec.toml.decode(file, type=of), name=name)
 
 
 def _profile(path: Path) -> MachineProfile:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
 from pathlib import Path
 
+import pytest
+
 import harness
+from harness.guests import machine
+from harness.host.resources import resource
 
 PACKAGE = Path(harness.__file__).parent
 MACHINES = re.compile("qemu|uml", re.IGNORECASE)
@@ -32,3 +37,17 @@ def test_no_module_outside_guests_names_a_machine() -> None:
         lines = enumerate(text.splitlines(), 1)
         named += [f"{file}:{n}: {line}" for n, line in lines if MACHINES.search(line) and n not in allowed]
     assert named == []
+
+
+def test_a_machine_s_file_is_decoded_once_for_each_contents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each question for a machine decoded all of its file, which takes milliseconds."""
+    shutil.copytree(resource("vms", "machines"), tmp_path, dirs_exist_ok=True)
+    monkeypatch.setattr(machine, "_folder", lambda: tmp_path)
+    name = machine.default_name()
+    before = machine.profile_of(name)
+    assert machine.profile_of(name) is before
+    file = tmp_path / f"{name}.toml"
+    file.write_text(file.read_text().replace(f'title = "{before.title}"', 'title = "Another"'))
+    assert machine.profile_of(name).title == "Another"
