@@ -5,7 +5,8 @@ is saved has no disks: they differ each time, and the one over vhost-user cannot
 later, and the agent looks for them (`wire.Wake`). It also takes the time from the host, and random numbers:
 guests that load one state would draw the same until their kernels gather others.
 
-A state is of one kernel, one initramfs, one QEMU and its options: `Bare.key`.
+A state is of one kernel, one initramfs, one QEMU and its options: `Bare.key`. It is kept packed by zstd, in
+little more than a third of its bytes: 85 to 164 MB each, the states of one test run drove each other out.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import contextlib
 import fcntl
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +23,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import msgspec
+import zstandard
 
 from harness.errors import PowercutError
 from harness.guests import wire
@@ -41,6 +44,9 @@ _HEADER_BYTES = 4
 _UNLIMITED = 1 << 40
 _NONE: Mapping[str, object] = {}
 _DIGITS = 32
+_PIECE_BYTES = 1 << 20
+_PACKED = "-zstd"
+"""In the name of each state: earlier versions, whose states are not packed, do not load it."""
 _UNNAMED = os.O_TMPFILE | os.O_RDWR  # tempfile adds O_EXCL, and such a file cannot be given a name
 _WITHOUT: set[str] = set()
 """Keys of guests that booted and were not given their disks: this process boots them with the disks."""
@@ -123,15 +129,12 @@ class BareGuest(Guest):
             self._begin(None)
 
     def _begin(self, state: Path | None) -> None:
+        hello, file = _opened(state) if state else (None, None)
         ours, theirs = socket.socketpair()
         with theirs, contextlib.ExitStack() as opened:
-            file = None if state is None else opened.enter_context(state.open("rb"))
-            load = None if file is None else file.fileno()
-            if file is not None:
-                self.hello = _hello(file)
+            load = opened.enter_context(_unpacked(file)).fileno() if file else None
             more = [theirs.fileno(), *([] if load is None else [load])]
             parts = start(lambda fd: self._bare.line(fd, theirs.fileno(), load), self._directory, more=more)
-        hello = self.hello if state else None
         super().__init__(*parts)
         self.hello = hello or self.hello
         self._state, self._monitor = state, Monitor(ours)
@@ -180,19 +183,17 @@ class BareGuest(Guest):
         """Raises PowercutError or OSError where it cannot be saved."""
         folder = cache_dir("guests")
         lock = folder / f"{self._bare.key}.lock"
-        with lock.open("wb") as alone, os.fdopen(os.open(folder, _UNNAMED, 0o600), "w+b") as file:
+        with lock.open("wb") as alone:
             fcntl.flock(alone, fcntl.LOCK_EX | fcntl.LOCK_NB)  # else a worker saves it already
             try:
                 if not self.hello.module_errors and not _states_of(self._bare.key):
-                    self._save_to(file, folder)
+                    with _unnamed(folder) as whole, _unnamed(folder) as packed:
+                        self._write_to(whole)
+                        self._keep(whole, packed, folder)
             finally:
                 lock.unlink(missing_ok=True)
 
-    def _save_to(self, file: BinaryIO, folder: Path) -> None:
-        """`file`: without a name, so that a process that is killed leaves nothing behind."""
-        hello = msgspec.msgpack.encode(self.hello)
-        file.write(len(hello).to_bytes(_HEADER_BYTES, "little") + hello)
-        file.flush()
+    def _write_to(self, file: BinaryIO) -> None:
         self._monitor.ask("stop")
         self._monitor.ask("getfd", {"fdname": "state"}, file.fileno())
         self._monitor.ask("migrate-set-parameters", {"max-bandwidth": _UNLIMITED})
@@ -200,11 +201,18 @@ class BareGuest(Guest):
         status = self._monitor.wait("query-migrate", ["setup", "active", "device", "pre-switchover", ""])
         if status != "completed":
             raise PowercutError(f"QEMU saved a state, and says {status}")
-        os.fsync(file.fileno())  # the name may not survive a power cut without the bytes
-        trim(folder, KEPT_BYTES - os.fstat(file.fileno()).st_size)
-        unnamed = Path(f"/proc/self/fd/{file.fileno()}")
-        name = folder / f"{self._bare.key}.{file_hash(unnamed)[:_DIGITS]}"
-        os.link(unnamed, name, src_dir_fd=file.fileno())  # without src_dir_fd, Python follows no link
+
+    def _keep(self, whole: BinaryIO, packed: BinaryIO, folder: Path) -> None:
+        hello = msgspec.msgpack.encode(self.hello)
+        packed.write(len(hello).to_bytes(_HEADER_BYTES, "little") + hello)
+        whole.seek(0)
+        zstandard.ZstdCompressor(level=1).copy_stream(whole, packed)
+        packed.flush()
+        os.fsync(packed.fileno())  # the name may not survive a power cut without the bytes
+        trim(folder, KEPT_BYTES - os.fstat(packed.fileno()).st_size)
+        unnamed = Path(f"/proc/self/fd/{packed.fileno()}")
+        name = folder / f"{self._bare.key}{_PACKED}.{file_hash(unnamed)[:_DIGITS]}"
+        os.link(unnamed, name, src_dir_fd=packed.fileno())  # without src_dir_fd, Python follows no link
 
     def end(self) -> None:
         self._is_ended = True
@@ -216,7 +224,7 @@ class BareGuest(Guest):
 
 
 def _states_of(key: str) -> list[Path]:
-    return [path for path in cache_dir("guests").glob(f"{key}.*") if path.suffix != ".lock"]
+    return list(cache_dir("guests").glob(f"{key}{_PACKED}.*"))
 
 
 def _state_of(key: str) -> Path | None:
@@ -230,10 +238,31 @@ def _state_of(key: str) -> Path | None:
     return None
 
 
-def _hello(state: BinaryIO) -> wire.Hello:
-    """The greeting of the guest that was saved. What QEMU reads is behind it."""
-    length = int.from_bytes(os.read(state.fileno(), _HEADER_BYTES), "little")
-    return msgspec.msgpack.decode(os.read(state.fileno(), length), type=wire.Hello)
+def _unnamed(folder: Path) -> BinaryIO:
+    """A file without a name, so that a process that is killed leaves nothing behind."""
+    return os.fdopen(os.open(folder, _UNNAMED, 0o600), "w+b")
+
+
+def _opened(state: Path) -> tuple[wire.Hello, BinaryIO]:
+    """The greeting of the guest that was saved, and the file at what QEMU reads, packed."""
+    file = state.open("rb")
+    length = int.from_bytes(file.read(_HEADER_BYTES), "little")
+    return msgspec.msgpack.decode(file.read(length), type=wire.Hello), file
+
+
+def _unpacked(file: BinaryIO) -> socket.socket:
+    """Where the rest of a packed file is read. The file is closed after it."""
+    read, write = (
+        socket.socketpair()
+    )  # at the end of a pipe QEMU would wait, and use a whole processor for it
+
+    def unpack() -> None:
+        # A reader that ends early, or bytes that zstd did not write: QEMU says that it has no state.
+        with contextlib.suppress(OSError, zstandard.ZstdError), file, write, write.makefile("wb") as into:
+            zstandard.ZstdDecompressor().copy_stream(file, into, write_size=_PIECE_BYTES)
+
+    threading.Thread(target=unpack, daemon=True).start()
+    return read
 
 
 def trim(folder: Path, left: int) -> None:

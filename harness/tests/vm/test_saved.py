@@ -19,6 +19,7 @@ from harness.guests.guest_specs import spec_of
 from harness.guests.machine import machine_of
 from harness.guests.saved import BareGuest
 from harness.guests.session import Session
+from harness.host.files import file_hash
 from harness.kernels.find import find_kernel
 from harness.model import CaseId, CrashState
 from harness.store.layout import CaseLayout
@@ -81,6 +82,7 @@ def test_a_guest_that_loads_a_state_records_and_recovers_as_one_that_boots(
     size = state.stat().st_size
     with state.open("r+b") as file:
         file.truncate(size // 2)
+    state.rename(state.with_suffix(f".{file_hash(state)[:32]}"))  # so that QEMU looks at it
     is_loaded, said = recorder.inode("finds-half-a-state")
     assert not is_loaded
     assert "Size: 4096" in said
