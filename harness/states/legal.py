@@ -22,7 +22,9 @@ combined.
 
 Between two events that make something durable, the sets of what may be there only grow. So it is enough to
 look just before each of these events and, since an operation that has begun may excuse what is found, just
-before each `begin` mark. Promises only grow with time as well: what was acknowledged in between counts.
+before each `begin` mark. Promises only grow with time as well: what was acknowledged in between counts. And
+just before the mark `end`: there the disk has all that was sent until the last operation had returned, and
+nothing that the unmount sends, so what is missing there was never sent.
 
 Readings: where the events leave open which of two flushes completed, or which of several devices was flushed
 (`TimedFlush`), a write may be durable from the first completion on, or only from a later one. The states
@@ -173,8 +175,8 @@ class LegalStates:
     def _cuts(self) -> list[tuple[int, int]]:
         """(entry, event) of each crash time."""
         ends = {at for t in self._writes for at in (t.durable, t.late)}
-        begun = {mark.at for mark in self._times.marks if mark.text.startswith("begin ")}
-        cuts = sorted((at, entry) for entry, at in self._events.items() if at in ends or at in begun)
+        next_begins = {m.at for m in self._times.marks if m.text == "end" or m.text.startswith("begin ")}
+        cuts = sorted((at, entry) for entry, at in self._events.items() if at in ends or at in next_begins)
         return [(entry, at) for at, entry in cuts] + [(self._entries, self._times.events)]
 
     @functools.cached_property
