@@ -18,8 +18,8 @@ from harness.cases.examine import Examiner
 from harness.cases.recording import Recording
 from harness.filesystems.profiles import select_profiles
 from harness.filesystems.tools import Tool
-from harness.guests.session import Session
-from harness.model import CrashState, FsckClass, Judgement, Outcome
+from harness.guests.session import RunCheck, Session
+from harness.model import Check, CheckResult, CrashState, FsckClass, Judgement, Outcome, Tree
 from harness.oracles.question import why_not
 from harness.plan import Budget, Plan
 from harness.summary import CaseVerdict
@@ -99,6 +99,22 @@ def test_a_layer_on_a_disk_that_does_not_hold_its_file_system_is_told(
         assert "mounting /dev/member-0 on /below failed" in seen.outcome.not_started
         again = session.recover(recording.target, recording.end)
         assert (again.outcome.not_started, again.outcome.mount_errno) == ("", 0)
+
+
+@pytest.mark.parametrize("mode", ["ext4/ordered@bindfs", "ext4/ordered@overlay"])
+def test_a_daemon_outlives_what_a_program_leaves_running(uml_kernel: Path, mode: str, tmp_path: Path) -> None:
+    """After the first program the daemon was killed with all else, and the next one got ENOTCONN."""
+    _, by_messages, recording = recorded(uml_kernel, mode, "append-fsync", tmp_path)
+    left = "sleep 600 & sleep 601 & test -e f"
+    alone = "ls && head -c 1 f && ! pidof sleep >/dev/null && echo alone"
+
+    def ask(tree: Tree, run: RunCheck) -> tuple[CheckResult, ...]:
+        return tuple(run(Check(0, ("sh", "-c", script), ()), ()) for script in (left, alone, alone))
+
+    with Session(by_messages, tmp_path / "judge") as session:
+        seen = session.recover(recording.target, recording.end, ask).outcome
+    assert seen.unmount_errno == 0
+    assert [(c.exit_code, "alone" in c.output) for c in seen.checks] == [(0, False), (0, True), (0, True)]
 
 
 @pytest.mark.parametrize("mode", ["ext4/ordered@loop", "ext4/nobarrier@loop"])

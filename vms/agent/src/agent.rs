@@ -1,6 +1,7 @@
 //! One request at a time: what the agent does for the host.
 
 use std::{
+    collections::HashSet,
     os::unix::fs::OpenOptionsExt,
     time::{Duration, Instant},
 };
@@ -858,6 +859,7 @@ impl Agent {
             return Err(Failure::NothingRecovered);
         }
         let scratch = Scratch::before();
+        let before = processes::running();
         let ended = if self.tools {
             program::run_tool(argv, deadline)
         } else {
@@ -865,8 +867,9 @@ impl Agent {
         }
         .map_err(failed(format!("run {}", argv.join(" "))))?;
         if !self.tools {
-            // A server that a check left running must not answer the next check.
-            scratch.leave();
+            // A server that a check left running must not answer the next check. A daemon that holds the file
+            // system has to.
+            scratch.leave(&before);
         }
         Ok(AgentReply::ProgramDone {
             exit_code: ended.exit_code,
@@ -884,7 +887,7 @@ impl Agent {
         let ended = program::run(&calls::noted(calls::Noted::Whole, argv), deadline)
             .map_err(failed(format!("run {}", argv.join(" "))))?;
         ack::end();
-        scratch.leave();
+        scratch.leave(&HashSet::new());
         let output = noted_of(&ended, true)?;
         self.trees = None;
         Ok(AgentReply::ProgramDone {

@@ -1,10 +1,17 @@
 //! PID 1's duties to the guest's processes: reaping and killing them.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::HashSet,
+    fs,
+    time::{Duration, Instant},
+};
 
 use rustix::{
     io::Errno,
-    process::{getpid, kill_process_group, wait, waitpid, Pid, Signal, WaitOptions, WaitStatus},
+    process::{
+        getpid, kill_process, kill_process_group, wait, waitpid, Pid, Signal, WaitOptions,
+        WaitStatus,
+    },
 };
 
 /// How long a killed process may take to die; one that hangs in the kernel is left behind.
@@ -13,7 +20,7 @@ pub const DEATH: Duration = Duration::from_secs(5);
 /// The exit code of `awaited` if it has ended. Never blocks. PID 1 inherits every orphan of the guest;
 /// they are reaped here too, and their exit codes dropped.
 pub fn reap(awaited: Pid) -> Result<Option<i32>, Errno> {
-    if !getpid().is_init() {
+    if !is_first() {
         return Ok(
             waitpid(Some(awaited), WaitOptions::NOHANG)?.and_then(|(_, status)| code_of(status))
         );
@@ -68,6 +75,44 @@ pub fn kill_all() {
     }
 }
 
+/// The processes there are, but this one: neither threads of the kernel nor what has ended and was not reaped, which
+/// have no command line.
+pub fn running() -> HashSet<Pid> {
+    let names = fs::read_dir("/proc").into_iter().flatten().flatten();
+    names
+        .filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?))
+        .filter(|pid| *pid != getpid())
+        .filter(|pid| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|words| !words.is_empty()))
+        .collect()
+}
+
+/// Kill what is not among these processes, which `running` found earlier, and reap it. Only for PID 1.
+pub fn kill_all_but(spared: &HashSet<Pid>) {
+    if spared.is_empty() {
+        return kill_all();
+    }
+    if !is_first() {
+        return;
+    }
+    kill_until_none_is_left(spared, Instant::now() + DEATH);
+    reap_orphans();
+}
+
+/// One of them may have started another since it was looked for: looks again until there is none.
+fn kill_until_none_is_left(spared: &HashSet<Pid>, end: Instant) {
+    while Instant::now() < end {
+        let left: Vec<Pid> = running().difference(spared).copied().collect();
+        if left.is_empty() {
+            return;
+        }
+        for pid in left {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        reap_orphans();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 fn code_of(status: WaitStatus) -> Option<i32> {
     status
         .exit_status()
@@ -101,6 +146,17 @@ mod tests {
     fn an_end_is_told_as_shells_do() {
         assert_eq!(ended("exit 3"), Some(3));
         assert_eq!(ended("kill -9 $$"), Some(137));
+    }
+
+    #[test]
+    fn what_runs_is_found_until_it_has_ended() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = Pid::from_child(&child);
+        assert!(running().contains(&pid));
+        assert!(!running().contains(&getpid()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!running().contains(&pid));
     }
 
     #[test]

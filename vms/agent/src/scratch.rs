@@ -2,6 +2,8 @@
 
 use std::{collections::HashSet, ffi::OsString, fs, path::Path};
 
+use rustix::process::Pid;
+
 use crate::processes;
 
 const SCRATCH: &str = "/tmp";
@@ -16,10 +18,10 @@ impl Scratch {
         Self(names(Path::new(SCRATCH)))
     }
 
-    /// Kill all that the program left running, and remove the names that it left. Only for PID 1: elsewhere other
-    /// programs use /tmp as well.
-    pub fn leave(&self) {
-        processes::kill_all();
+    /// Kill all that the program left running, but what ran before it, and remove the names that it left. Only for
+    /// PID 1: elsewhere other programs use /tmp as well.
+    pub fn leave(&self, spared: &HashSet<Pid>) {
+        processes::kill_all_but(spared);
         if processes::is_first() {
             remove_new(Path::new(SCRATCH), &self.0);
         }

@@ -9,7 +9,7 @@
 //! it made or moved are not watched, or not under the names that they have: what it opened is then not known.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     ffi::OsStr,
     fs, io,
     mem::MaybeUninit,
@@ -180,7 +180,7 @@ impl Trees {
         let scratch = Scratch::before();
         let ended =
             program::run(argv, deadline).map_err(failed(format!("run {}", argv.join(" "))))?;
-        scratch.leave();
+        scratch.leave(&HashSet::new());
         let seen = self.watch.as_mut().and_then(Watch::take);
         self.changed = seen.as_ref().is_none_or(|seen| seen.changed);
         Ok(Tried {
