@@ -42,6 +42,7 @@ _LOOK_S = 2.0
 """Where there is a limit of time, no more states than take so long."""
 ORACLE = "program"
 _UNSEEN_SHOWN = 3
+_SAME_FEWEST = 3
 _REPORT = "report it, with the program (docs/howto/find-the-fsync.md)"
 
 
@@ -294,8 +295,8 @@ def _without(refused: Collection[str]) -> str:
         return ""
     named = "; ".join(list(dict.fromkeys(refused))[:_UNSEEN_SHOWN])
     return (
-        f"the file system in memory on which it ran here refuses {named}: have the program do without, or try "
-        f"it under a mode of a real file system"
+        f"the file system in memory, on which it ran here, refuses {named}: have the program do without, or "
+        "try it under a mode of a real file system"
     )
 
 
@@ -513,21 +514,31 @@ def _together(search: Search, least: Sequence[Remedy]) -> str:
 
 def unsynced_lines(effect: Effect) -> list[str]:
     """What no sync had covered at each acknowledgement, and at the end; once for those in a row at which it
-    is the same.
+    is the same, and in a few words for files of which it is the same as in the line before.
     """
-    lines = []
+    lines, before = [], tuple[str, ...]()
     acked = [(ack.text, _unsynced(effect, ack.calls - 0.25)) for ack in effect.notes.acks]
-    for parts, group in itertools.groupby(acked, lambda one: one[1]):
+    for files, group in itertools.groupby(acked, lambda one: one[1]):
         first, *_, last = [text for text, _ in group] * 2
-        lines.append(f"acknowledged `{first}`{f' to `{last}`' if first != last else ''}: {parts}")
-    return [*lines, f"at the end: {_unsynced(effect, float(len(effect.notes.calls)))}"]
+        until = f" to `{last}`" if first != last else ""
+        lines.append(f"acknowledged `{first}`{until}: {_besides(files, before)}")
+        before = files
+    end = _unsynced(effect, float(len(effect.notes.calls)))
+    return [*lines, f"at the end: {_besides(end, before)}"]
 
 
-def _unsynced(effect: Effect, until: float) -> str:
+def _unsynced(effect: Effect, until: float) -> tuple[str, ...]:
     """Files that had one name, one after the other, are told once where the same of them is left."""
     files = Counter(unsynced(effect, until))
-    told = (f"{path}{f' ({n} files)' * (n > 1)}: {what}" for (path, what), n in files.items())
-    return "; ".join(told) or "nothing"
+    return tuple(f"{path}{f' ({n} files)' * (n > 1)}: {what}" for (path, what), n in files.items())
+
+
+def _besides(files: Sequence[str], before: Collection[str]) -> str:
+    """`before`: what the line before told."""
+    same = [one for one in files if one in before]
+    if len(same) < _SAME_FEWEST:
+        return "; ".join(files) or "nothing"
+    return "; ".join([f"the same of {len(same)} files as before", *(one for one in files if one not in same)])
 
 
 def judgement_of(result: CheckResult, check: Check, headline: str, places: str = "") -> Judgement:

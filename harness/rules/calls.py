@@ -199,8 +199,8 @@ def _notes(lines: list[_Line], data: bytes) -> Notes:
             found = replace(found, exit_code=code, output=line.path)
         else:
             _need(word == "start", f"{word!r} is no word of them")
-    others = {word: tuple(texts) for word, texts in told.items()}
-    return replace(found, calls=tuple(_apart(calls)), acks=tuple(acks), left=tuple(left), **others)
+    found = replace(found, unseen=tuple(told["unseen"]), refused=tuple(told["refused"]))
+    return replace(found, calls=tuple(_apart(calls)), acks=tuple(acks), left=tuple(left))
 
 
 def _take_left(left: list[Left], line: NotedCall, kind: str, held: bytes) -> None:

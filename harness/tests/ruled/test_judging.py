@@ -142,7 +142,7 @@ def test_nothing_is_claimed_of_a_program_that_was_not_seen_whole(
 
 
 def test_a_program_that_failed_as_a_call_was_refused_is_not_said_to_be_at_fault() -> None:
-    """ "Correct the program", of a fallocate(2) that every disk's file system of note has, and tmpfs has not."""
+    """ "Correct the program", of a fallocate(2) that ext4, XFS and btrfs have, and tmpfs has not."""
     zeroed = ("fallocate(f, zero-range, 4096 at 0)",)
     with pytest.raises(NotJudged) as said:
         followed(replace(of_one_file(synced=True), exit_code=3, refused=zeroed * 2), RULES)
@@ -210,6 +210,19 @@ def test_what_is_unsynced_at_acknowledgements_in_a_row_is_told_once() -> None:
         "acknowledged `2`: nothing",
         "acknowledged `3`: f: bytes 0 to 1, its size",
         "at the end: f: bytes 0 to 1, its size",
+    ]
+
+
+def test_files_of_which_the_same_is_unsynced_as_before_are_counted() -> None:
+    """Of a repository, each acknowledgement had a line of 900 characters, in whose end was what was new."""
+    calls = Calls()
+    for name in "abc":
+        calls.create(name)
+    told = [f"{name}: its name {name}" for name in "abc"]
+    assert unsynced_lines(effect_of(calls.ack("1").create("d").ack("2").notes(), RULES)) == [
+        f"acknowledged `1`: {'; '.join(told)}",
+        "acknowledged `2`: the same of 3 files as before; d: its name d",
+        "at the end: the same of 4 files as before",
     ]
 
 

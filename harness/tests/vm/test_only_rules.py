@@ -37,7 +37,10 @@ held=$(cat c 2>&1)
 [ "$held" = new ] || { [ "$held" = old ] && [ "$last" = 0 ]; } || { echo "after $last: $held"; exit 1; }
 """
 
-SPOILS = CHECK.replace("2>&1)\n", "2>&1)\nrm -f t; echo spoiled >c; mkdir -p junk/below; chmod 700 .\n")
+SPOILS = CHECK.replace(
+    "2>&1)\n",
+    '2>&1)\nrm -f t; echo spoiled >c; mkdir -p junk/below; chmod 700 .; mkdir "$HOME/mine" || exit 7\n',
+)
 
 
 def write_program(folder: Path, name: str, sync: str, check: str = CHECK) -> str:
@@ -675,7 +678,7 @@ rm -rf *
 [ "$held" = new ] || [ "${last:-0}" = 0 ]
 """
 LINKED = """#!/bin/sh
-mkdir d && echo one >d/a && ln d/a b && ln -s d/a s && echo more >z && sync && powercut-ack 0
+mkdir "$HOME/mine" d && echo one >d/a && ln d/a b && ln -s d/a s && echo more >z && sync && powercut-ack 0
 echo two >>d/a && echo less >z && chmod 600 z && mv d e && powercut-ack 1
 """
 BELOW = """#!/bin/sh
