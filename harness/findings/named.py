@@ -26,7 +26,13 @@ def not_a_point(text: str, store: RunStore, why: str) -> tuple[str, str]:
             f"{text} is a path: a finding or a crash point is wanted",
             f"name a run with --from {shlex.quote(text)}",
         )
-    known = [f.id for f in store.findings()]
+    findings = store.findings()
+    known = [f.id for f in findings]
+    if own := [f.id for f in findings if str(f.case) == text]:
+        return (
+            f"{text} is a case: a finding of it is wanted, or a crash point",
+            f"its findings: {named_few(own)}",
+        )
     if meant := [n for n in known if text and n.startswith(text)]:
         short = f"{text!r} is too short for the id of a finding: it takes {ID_DIGITS_MIN} digits or more"
         return short, f"is {' or '.join(meant[:3])} meant?"

@@ -158,7 +158,12 @@ def test_a_part_that_there_is_not_says_which_there_are(shard: str, why: str, the
 def test_what_names_no_finding_says_which_there_are(run: Path) -> None:
     with demo_run(run.parent.parent / "other") as store:
         known = store.findings()[0].id
+        case, other = store.findings()[0].case, store.findings()[-1]
         path = store.path
+    assert other.case != case
+    wrong = powercut("show", str(case), "--from", path)
+    says(wrong, f"{case} is a case", known)
+    assert other.id not in wrong.stderr, "each finding of the run was listed, of whatever case"
     says(powercut("show", known[:3], "--from", path), "too short", "it takes 4 digits", known)
     says(powercut("show", "zzz", "--from", path), "'zzz'", "nor the id of a finding", known)
     says(powercut("bugreport", "zzz", "--from", path), "'zzz'", "nor the id of a finding", known)
