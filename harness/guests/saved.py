@@ -37,6 +37,10 @@ KEPT_BYTES = 1 << 30
 SAVED_MIB = 768
 """The memory of the largest guest that is saved: one of these leaves room for others."""
 LOAD_S = 60.0
+WAKE_S = 20.0
+"""How long a guest may look for one disk, on a host that is not busy; it takes a tenth of a second. With the
+limit on a boot, 120 s, one that never woke cost ten minutes of a busy host before another one booted.
+"""
 _LOOK_S = 0.005
 _SEED_BYTES = 32
 _LINE_BYTES = 1 << 20  # of an answer of the monitor
@@ -177,7 +181,7 @@ class BareGuest(Guest):
             self._monitor.ask("device_add", arguments)
             self._monitor.ask("cont")
             wake = wire.Wake(device, os.urandom(_SEED_BYTES), int(time.time()))
-            self.request(wake, wire.Done, timeout_s)
+            self.request(wake, wire.Done, min(timeout_s, WAKE_S * crowding()))
 
     def _save(self) -> None:
         """Raises PowercutError or OSError where it cannot be saved."""

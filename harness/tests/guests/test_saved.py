@@ -134,6 +134,20 @@ def test_a_state_that_is_deleted_before_it_is_opened_costs_a_boot_alone(
     assert begun == [tmp_path / "gone", None]
 
 
+def test_a_guest_that_does_not_wake_is_not_waited_for_as_long_as_one_that_boots(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a busy host a boot may take 20 minutes. A loaded guest that hangs is replaced by one that boots."""
+    guest, limits = _bare_guest(), list[float]()
+    guest._bare = saved.Bare("key", lambda *_: [], lambda _: [], {"vda": {}})
+    guest._monitor = _answering({"return": {}}, {"return": {}}, {"return": {}}, {"return": {}})
+    monkeypatch.setattr(saved, "crowding", lambda: 5.0)
+    monkeypatch.setattr(saved.BareGuest, "request", lambda _, wake, reply, limit: limits.append(limit))
+    guest._attach(1200.0)
+    guest._attach(1.0)
+    assert limits == [5 * saved.WAKE_S, 1.0]
+
+
 def _answering(*answers: object, ends: bool = False) -> Monitor:
     """A monitor whose QEMU greets, and then says this, a line each; and ends, or waits until it is closed."""
     ours, theirs = socket.socketpair()
