@@ -23,17 +23,16 @@ from harness.series.work import carry_out
 from harness.tests.said import Said
 
 BASE, GOOD, BAD, LAST = (n * 40 for n in "0123")
-FAULT = faults()["commit-no-fua"]
 
 
 class Commits:
     """The kernels of four commits; the last two have the fault."""
 
     def __init__(self, tree: KeptTree) -> None:
-        self._tree = tree
+        self._tree, self._fault = tree, faults()["commit-no-fua"]
 
     def key(self, commit: str) -> str:
-        return self._tree.key(FAULT.edits if commit in (BAD, LAST) else ()) + commit
+        return self._tree.key(self._fault.edits if commit in (BAD, LAST) else ()) + commit
 
     def below(self, series: CommitRange) -> Below:
         return [(1 << n) - 1 for n in range(len(series.commits))]
@@ -48,7 +47,7 @@ class Commits:
         pytest.fail("the plan asks of no line")
 
     def kernel(self, commit: Revision) -> Path:
-        return self._tree.variant(FAULT.edits) if commit.id in (BAD, LAST) else self._tree.image
+        return self._tree.variant(self._fault.edits) if commit.id in (BAD, LAST) else self._tree.image
 
 
 def test_the_commit_that_loses_a_flush_is_named_and_explained(uml_kernel: Path, tmp_path: Path) -> None:
