@@ -36,9 +36,11 @@ from harness.states import CrashTime, LegalStates
 from harness.states.legal import BLOCK_SECTORS
 from harness.tests.there import there
 
-_DUMP = 'tar cf - "$@" | gzip >/tmp/dump; wc -c </tmp/dump; head -c 47000 /tmp/dump | base64'
-"""Files in one archive: its size, and as much of it as fits a program's output, of which 64 KiB are kept."""
-_REST = "tail -c +$1 /tmp/dump | head -c 47000 | base64"
+_DUMP = 'd=/tmp/powercut-dump; tar cf - "$@" | gzip >$d; wc -c <$d; head -c 47000 $d | base64'
+"""Files in one archive: its size, and as much of it as fits a program's output, of which 64 KiB are kept.
+What has another name than `powercut-` is removed from /tmp before the next program.
+"""
+_REST = "tail -c +$1 /tmp/powercut-dump | head -c 47000 | base64"
 _SLICE = 47_000
 _FEW = 4
 _EVERY = 6
