@@ -76,13 +76,13 @@ pub fn kill_all() {
 }
 
 /// The processes there are, but this one: neither threads of the kernel nor what has ended and was not reaped, which
-/// have no command line.
+/// have no program. A process that just begins another program has one, and may have no command line yet.
 pub fn running() -> HashSet<Pid> {
     let names = fs::read_dir("/proc").into_iter().flatten().flatten();
     names
         .filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?))
         .filter(|pid| *pid != getpid())
-        .filter(|pid| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|words| !words.is_empty()))
+        .filter(|pid| fs::read_link(format!("/proc/{pid}/exe")).is_ok())
         .collect()
 }
 
