@@ -256,9 +256,7 @@ def _opened(state: Path) -> tuple[wire.Hello, BinaryIO]:
 
 def _unpacked(file: BinaryIO) -> socket.socket:
     """Where the rest of a packed file is read. The file is closed after it."""
-    read, write = (
-        socket.socketpair()
-    )  # at the end of a pipe QEMU would wait, and use a whole processor for it
+    read, write = socket.socketpair()  # at the end of a pipe QEMU would wait, with a whole processor
 
     def unpack() -> None:
         # A reader that ends early, or bytes that zstd did not write: QEMU says that it has no state.
