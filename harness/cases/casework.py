@@ -15,7 +15,7 @@ import functools
 import queue
 import threading
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,7 +29,7 @@ from harness.cases.examine import Examiner, Group, JudgedGroup, examiner_for
 from harness.cases.exploration import Exploration, LeftOut, TimeCoverage, cut_again, legal_times
 from harness.cases.faulty_disk import FaultyDisk
 from harness.cases.first_mount import mount_once
-from harness.cases.ledger import Key, Ledger, PlannedCase, line_up
+from harness.cases.ledger import Key, Ledger, PlannedCase, line_up, next_in_turn
 from harness.cases.listing import groups_of
 from harness.cases.pool import Callback, Pool, Task, Worker
 from harness.cases.recording import (
@@ -228,6 +228,7 @@ class Casework:
             None if plan.again or plan.disk else KnownContents(on_case_mismatch=store.set_case_mismatch)
         )
         self._unrecorded: deque[PlannedCase] = deque()
+        self._spent: defaultdict[str, float] = defaultdict(float)  # seconds of work, by mode
         self._to_record: set[CaseId] = set()  # what an earlier part of the run kept is no work done by this
         self._open: dict[CaseId, _Work] = {}
         self._waiting: dict[cf.Future[Callback], bool] = {}  # and whether it takes a worker
@@ -244,6 +245,7 @@ class Casework:
         """
         planned = line_up(self._plan, self._store, wanted, lacking, self._recorded_files, self._on_done)
         for case in planned:
+            self._spent[case.profile.name] += case.seconds
             if case.final and case.before is not None and case.before.left_at:  # nothing to visit again
                 self._on_done(case.id)
             else:
@@ -297,7 +299,9 @@ class Casework:
                     self._put_seconds(self._open[ledger.id])  # a run that is killed has both
 
     def _put_seconds(self, work: _Work) -> None:
-        self._store.add_case_seconds(work.id, work.clock.taken())
+        seconds = work.clock.taken()
+        self._spent[work.examiner.recording.profile.name] += seconds
+        self._store.add_case_seconds(work.id, seconds)
 
     def _submit(self, pool: Pool, task: Task) -> None:
         self._waiting[pool.submit(task)] = True
@@ -306,8 +310,16 @@ class Casework:
 
     def _next_recording(self, pool: Pool) -> None:
         if self._unrecorded and not self._limits.enough_failed:
-            case = self._unrecorded.popleft()
+            case = self._next_case()
             self._submit(pool, lambda worker: self._record(pool, worker, case))
+
+    def _next_case(self) -> PlannedCase:
+        """The next in line; where time is limited, see `next_in_turn`."""
+        if self._plan.minutes is None:
+            return self._unrecorded.popleft()
+        case = next_in_turn(self._unrecorded, self._spent)
+        self._unrecorded.remove(case)
+        return case
 
     def _record(self, pool: Pool, worker: Worker, case: PlannedCase) -> Callback:
         """Runs in a worker's thread. A failure is reported for this case and costs no other. Raises

@@ -73,7 +73,8 @@ CONFIRMED = "confirmed"
 class PlannedCase:
     """What is to be recorded. `mismatch`: of the memo, found in an earlier part of the run. `final`: that
     part had the case DONE, without mismatch. `before`: the case as that part left it. `files`: hashes that
-    the files of its recording had, where there is one.
+    the files of its recording had, where there is one. `seconds`: that earlier parts worked at it. `begun`:
+    whether one looked at its states.
     """
 
     profile: Profile
@@ -83,6 +84,8 @@ class PlannedCase:
     final: bool = False
     before: CaseInfo | None = None
     files: Mapping[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+    begun: bool = False
 
 
 def info_of(case: PlannedCase, plan: Plan) -> CaseInfo:
@@ -104,8 +107,9 @@ def line_up(
     recorded: Mapping[CaseId, Mapping[str, str]],
     on_done: Callable[[CaseId], None],
 ) -> Sequence[PlannedCase]:
-    """The cases that can be run here, in the order in which they are to be. All that are `wanted` have a row
-    then; `on_done` is told of those that cannot be run. `lacking`, `recorded`: as of `Casework`.
+    """The cases that can be run here, in the order in which they are to be: where time is limited, those at
+    which no earlier part looked come first. All that are `wanted` have a row then; `on_done` is told of those
+    that cannot be run. `lacking`, `recorded`: as of `Casework`.
     """
     known = {record.case: record for record in store.cases()}
     planned = []
@@ -114,8 +118,15 @@ def line_up(
         case = PlannedCase(profile, workload, name, files=recorded.get(name, NOTHING_KNOWN))
         if before := known.get(case.id):
             final = _is_final(before)
-            files = before.info.files or case.files
-            case = replace(case, mismatch=before.mismatch, final=final, files=files, before=before.info)
+            case = replace(
+                case,
+                mismatch=before.mismatch,
+                final=final,
+                files=before.info.files or case.files,
+                before=before.info,
+                seconds=before.seconds,
+                begun=before.status is not CaseStatus.PLANNED,
+            )
         else:  # an existing row stays: it tells whether the recording is still the same
             store.add_case(info_of(case, plan))
         if reason := lacking.get(profile.name) or lacking.get(workload.name):
@@ -123,7 +134,7 @@ def line_up(
             on_done(case.id)
         else:
             planned.append(case)
-    return planned if plan.minutes is None else breadth_first(planned)
+    return planned if plan.minutes is None else sorted(breadth_first(planned), key=lambda case: case.begun)
 
 
 def _is_final(record: CaseRecord) -> bool:
@@ -141,6 +152,13 @@ def breadth_first(cases: Iterable[PlannedCase]) -> list[PlannedCase]:
     for case in cases:
         rounds.setdefault(case.workload.name, []).append(case)
     return [case for together in rounds.values() for case in together]
+
+
+def next_in_turn(cases: Iterable[PlannedCase], spent: Mapping[str, float]) -> PlannedCase:
+    """The first case of the mode at which least was worked, so that a slow mode does not take the time of
+    all; before any that an earlier part began. `spent`: seconds, by mode.
+    """
+    return min(cases, key=lambda case: (case.begun, spent.get(case.profile.name, 0.0)))
 
 
 class Ledger:

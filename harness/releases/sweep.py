@@ -66,18 +66,12 @@ class SweepSeries(Series[OnKernel]):
         self.bugs = plan.known
 
     def items(self, work: Work[OnKernel]) -> Sequence[Item]:
-        """Each kernel, which may take an equal share of the time."""
+        """Each kernel, which shares the time with the others."""
         plan, keys = self.plan.plan, {k: self._key(k) for k in self.plan.kernels}
-        answered = {k: self._answered(k) for k in keys}
-        left = [k for k, done in answered.items() if not (done and done.decided)]
-        for kernel in left:
-            if not answered[kernel] and (known := self.known.done.get(kernel)) and known.key:
+        for kernel in keys:
+            if not self._answered(kernel) and (known := self.known.done.get(kernel)) and known.key:
                 work.progress.say(f"{kernel} was built anew since it was run: it is run again")
-        share = {kernel: 1 / (len(left) - n) for n, kernel in enumerate(left)}
-        return [
-            Item(k, msgspec.structs.replace(plan, kernel=k), key, share=share.get(k, 1.0))
-            for k, key in keys.items()
-        ]
+        return [Item(k, msgspec.structs.replace(plan, kernel=k), key, shares=True) for k, key in keys.items()]
 
     def _key(self, kernel: str) -> str:
         """Answers of another build of a file are not its own. Of one that is gone, what is known stays; so

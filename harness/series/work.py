@@ -68,15 +68,15 @@ class Item:
     """A run of a series. `plan`: of that run; one that takes work is made when its turn comes, and a
     PowercutError is why nothing comes of the item. `key`: what is asked besides; answers that were kept under
     another key are not its own. `enough`: asked after each case that has come to its end; once it says why no
-    more are needed, the run ends there, and the item is decided. `share`: of the time that is left, how much
-    it may take.
+    more are needed, the run ends there, and the item is decided. `shares`: of a list whose time is limited,
+    it may take an equal part of what is left for it and those behind it.
     """
 
     name: str
     plan: Plan | Callable[[], Plan]
     key: str = ""
     enough: Callable[[RunStore, CaseId], str] = lambda store, case: ""
-    share: float = 1.0
+    shares: bool = False
 
 
 class Series(ABC, Generic[DoneT]):
@@ -291,29 +291,41 @@ class Work(Generic[DoneT]):
             self._sweep(done)
         self.tell()
         items = series.items(self)
-        total = len(items) if isinstance(items, Sequence) else None
-        left = sum(not self._is_decided(item) for item in items) if isinstance(items, Sequence) else 0
-        stopped = False
-        for number, item in enumerate(items, 1):
-            if self._is_decided(item):
-                continue
-            before, left = known.done.get(item.name), left - 1
-            if self.time_is_up:
-                return End.TIME_UP
-            done = self._carried_out(item, before)
-            self.put(done)
-            if done.interrupted:
-                if not self._stopped:
-                    raise KeyboardInterrupt
-                if item.share == 1:
-                    return End.TIME_UP
-                stopped = True
-            self._sweep(done)
-            where = f"[{number}/{total}]" if total else f"[{item.name}]"
-            self.progress.say(f"{where} {series.words(done)}{self._left(left)}")
-            self.tell()
+        known_all = isinstance(items, Sequence)
+        end = self._each(items, len(items) if isinstance(items, Sequence) else None)
         # Items that are made as long as there is time end with it; a list that was gone through is complete.
-        return End.TIME_UP if stopped or (total is None and self.time_is_up) else End.COMPLETE
+        return End.TIME_UP if not known_all and self.time_is_up else end
+
+    def _each(self, items: Iterable[Item], total: int | None) -> End:
+        """Run those that are not decided. What ends when it has taken its share of the time goes on in a
+        further round, with what the others left of theirs.
+        """
+        numbered: Iterable[tuple[int, Item]] = enumerate(items, 1)
+        left = sum(not self._is_decided(item) for item in items) if total is not None else 0
+        while True:
+            stopped: list[tuple[int, Item]] = []
+            for number, item in numbered:
+                if self._is_decided(item):
+                    continue
+                if self.time_is_up:
+                    return End.TIME_UP
+                share = 1 / left if item.shares else 1.0
+                left -= 1
+                done = self._carried_out(item, self._series.known.done.get(item.name), share)
+                self.put(done)
+                if done.interrupted:
+                    if not self._stopped:
+                        raise KeyboardInterrupt
+                    if share == 1:
+                        return End.TIME_UP
+                    stopped.append((number, item))
+                self._sweep(done)
+                where = f"[{number}/{total}]" if total else f"[{item.name}]"
+                self.progress.say(f"{where} {self._series.words(done)}{self._left(left)}")
+                self.tell()
+            if not stopped:
+                return End.COMPLETE
+            numbered, left = stopped, len(stopped)
 
     def _is_decided(self, item: Item) -> bool:
         before = self._series.whole(item)
@@ -337,8 +349,10 @@ class Work(Generic[DoneT]):
             if path != self._series.path / run:
                 shutil.rmtree(path, ignore_errors=True)
 
-    def _carried_out(self, item: Item, before: DoneT | None) -> DoneT:
-        """The result of an item, or that of an earlier attempt where that went further."""
+    def _carried_out(self, item: Item, before: DoneT | None, share: float) -> DoneT:
+        """The result of an item, or that of an earlier attempt where that went further. `share`: of the time
+        that is left, how much it may take.
+        """
         series, begun = self._series, time.monotonic()
         spent = before.seconds if before else self._spent(item)
         if before and before.key != item.key:
@@ -348,7 +362,7 @@ class Work(Generic[DoneT]):
             self.put(series.begun(item, self.at))
         try:
             plan = item.plan() if callable(item.plan) else item.plan
-            done = self._of_run(item, plan, before.run if before else "")
+            done = self._of_run(item, plan, before.run if before else "", share)
         except series.common_lacks:
             raise
         except PowercutError as e:
@@ -376,7 +390,7 @@ class Work(Generic[DoneT]):
         begun = self._series.known.begun.get(item.name)
         return max(0.0, self._before - begun.at) if begun else 0.0
 
-    def _of_run(self, item: Item, plan: Plan, answered: str) -> DoneT:
+    def _of_run(self, item: Item, plan: Plan, answered: str, share: float) -> DoneT:
         """Carry out the run of an item, or what is left of it; by `plan`, not by the one in its directory.
         One that cannot be gone on with is begun anew, with the same known failures if they can be read; the
         one that `answered` stays until another has.
@@ -387,18 +401,18 @@ class Work(Generic[DoneT]):
             try:
                 with _opened(there) as store:
                     expectations = expectations or store.expectations()
-                    return self._executed(item, plan, store)
+                    return self._executed(item, plan, store, share)
             except RunChanged as e:
                 anew = e.what
             self.progress.say(f"{item.name}: its run is begun anew: {in_short(anew)}")
         self._keep_only(item.name, answered)
         with create_run(plan, folder, "run", expectations, self._series.bugs) as store:
-            return msgspec.structs.replace(self._executed(item, plan, store), anew=anew)
+            return msgspec.structs.replace(self._executed(item, plan, store, share), anew=anew)
 
-    def _executed(self, item: Item, plan: Plan, store: RunStore) -> DoneT:
+    def _executed(self, item: Item, plan: Plan, store: RunStore, share: float) -> DoneT:
         quiet, say = Quiet(self.tick), self.progress.say if self._series.quiet else silent
         shown: Progress = quiet if self._series.quiet else _OfItem(item.name, self)
-        left = None if self._until_s is None else max(self._until_s - self.at, 1.0) / 60 * item.share
+        left = None if self._until_s is None else max(self._until_s - self.at, 1.0) / 60 * share
         enough: list[str] = []
 
         def ended(case: CaseId) -> None:

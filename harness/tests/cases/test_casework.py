@@ -18,7 +18,7 @@ from harness.cases.attempts import Unobserved
 from harness.cases.casework import Casework, EnoughDone, _Work, status_of
 from harness.cases.examine import Observation
 from harness.cases.faulty_disk import FaultyDisk
-from harness.cases.ledger import PlannedCase, breadth_first
+from harness.cases.ledger import PlannedCase, breadth_first, line_up, next_in_turn
 from harness.cases.pool import Pool, Worker
 from harness.cases.recording import Recording, image_name
 from harness.cases.recoveries import CutOnce
@@ -980,14 +980,47 @@ def test_so_are_those_before_a_disk_that_erred() -> None:
 
 def test_a_run_that_may_end_early_looks_at_every_mode_first() -> None:
     """In the order of the modes, the last of ten was not looked at when the time was up."""
+    order = [str(c.id) for c in breadth_first(two_modes())]
+    assert order == ["ext4-ordered/a", "ext4-journal/a", "ext4-ordered/b", "ext4-journal/b"]
+
+
+def two_modes() -> list[PlannedCase]:
     profiles = select_profiles(["ext4/ordered", "ext4/journal"])
-    asked = [
+    return [
         PlannedCase(p, Workload(name, "", ()), CaseId(p.filesystem, p.mode, name))
         for p in profiles
         for name in ("a", "b")
     ]
-    order = [str(c.id) for c in breadth_first(asked)]
-    assert order == ["ext4-ordered/a", "ext4-journal/a", "ext4-ordered/b", "ext4-journal/b"]
+
+
+def test_where_time_is_limited_a_slow_mode_does_not_take_that_of_all() -> None:
+    """GFS2's workloads took the minutes of ten modes, and 31 cases of the others were not reached."""
+    left, spent, order = breadth_first(two_modes()), {"ext4/ordered": 0.0, "ext4/journal": 0.0}, []
+    for seconds in (30.0, 1.0, 1.0, 30.0):
+        case = next_in_turn(left, spent)
+        left.remove(case)
+        spent[case.profile.name] += seconds
+        order.append(str(case.id))
+    assert order == ["ext4-ordered/a", "ext4-journal/a", "ext4-journal/b", "ext4-ordered/b"]
+    begun = [replace(c, begun=c.workload.name == "a") for c in two_modes()]
+    assert str(next_in_turn(begun, {"ext4/ordered": 9.0, "ext4/journal": 99.0}).id) == "ext4-ordered/b"
+
+
+def test_a_run_that_goes_on_begins_with_what_was_never_looked_at(store: RunStore) -> None:
+    plan, wanted = (
+        Plan(configurations=[], workloads=[], minutes=1.0),
+        [(c.profile, c.workload) for c in two_modes()],
+    )
+    line_up(plan, store, wanted[:3], {}, {}, lambda case: None)
+    store.set_case_status(CaseId("ext4", "ordered", "a"), CaseStatus.RECORDED)
+    store.add_case_seconds(CaseId("ext4", "ordered", "a"), 7.5)
+    again = line_up(plan, store, wanted, {}, {}, lambda case: None)
+    assert [(str(c.id), c.begun, c.seconds) for c in again] == [
+        ("ext4-journal/a", False, 0.0),
+        ("ext4-ordered/b", False, 0.0),
+        ("ext4-journal/b", False, 0.0),
+        ("ext4-ordered/a", True, 7.5),
+    ]
 
 
 def test_a_case_that_was_given_up_with_a_finding_counts_as_failed(

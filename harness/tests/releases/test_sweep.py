@@ -340,6 +340,28 @@ def test_each_kernel_has_an_equal_share_of_the_time(tmp_path: Path, monkeypatch:
     assert [k.interrupted for k in series.sweep.kernels] == [True, True, True]
 
 
+def test_what_a_kernel_leaves_of_its_time_goes_to_those_that_were_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of the minutes was for a kernel that needed one of them; the other one was left undecided."""
+    given: list[tuple[str, int]] = []
+
+    def stops_at_first(plan: Plan, store: RunStore, progress: Progress, on_done: OnDone) -> Summary:
+        slow = plan.kernel == "debian-6.1" and plan.kernel not in dict(given)
+        given.append((plan.kernel, round(plan.minutes or 0)))
+        add_case(store, CaseId.parse(KEPT), "")
+        store.finish(interrupted=slow, stopped="the time given is up" if slow else "")
+        return summarise(store)
+
+    monkeypatch.setattr(work, "execute", stops_at_first)
+    path = create(PLAN, tmp_path, "matrix")
+    series = SweepSeries(load_plan(path), path)
+    assert carry_out(series, QUIET, until_s=3600) is End.COMPLETE
+    kernels = PLAN.kernels
+    assert given == [(kernels[0], 20), (kernels[1], 30), (kernels[2], 60), (kernels[0], 60)]
+    assert [k.interrupted for k in series.sweep.kernels] == [False, False, False]
+
+
 def test_a_sweep_whose_last_answer_took_the_rest_of_the_time_is_complete(
     ran: list[str], tmp_path: Path
 ) -> None:
