@@ -156,6 +156,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     memo: bool = True
     sample_rate: Share = SAMPLE_RATE
     recordings: str | None = None  # judge the recordings of this run instead of making new ones
+    earlier: str = ""  # take what runs in this folder of reports decided, as `harness.cluster.earlier` says
     image: ExistingDisk | None = None  # the modes' base image, in place of mkfs
     log_bytes: LogBytes = LOG_BYTES
     completions: Completions = Completions.HOLD

@@ -37,6 +37,7 @@ from harness.cases.recording import copy_base, is_kept, make_base
 from harness.cases.recovery_lines import RecoveryLines
 from harness.cluster.blobs import requirements_of
 from harness.cluster.dispatch import Dispatch
+from harness.cluster.earlier import take_decided
 from harness.cluster.shards import Shards, shard_sizes
 from harness.errors import (
     ClusterGone,
@@ -76,6 +77,7 @@ from harness.oracles import OF_OPERATIONS
 from harness.plan import Clock, Plan
 from harness.report import write_reports
 from harness.report.lines import full, resume
+from harness.report.words import plural
 from harness.ruled.where import tell_where_seen
 from harness.ruled.work import RuledWork
 from harness.store import RunStore
@@ -143,6 +145,7 @@ def execute(
         pin(store, pins_of(asked.kernel, specs, able, loaded) | image)
         store.update_info(run_info(plan, store.info, asked.kernel, specs, finished.said, aside))
         _keep_modules(store)
+        _take_earlier(store, plan, asked, progress)
         asked = _undecided(store, asked, finished.lost, on_done)
         asked = _not_reached(store, plan, asked, finished.late)
         # 5. Record each case. 6. Recover and judge its crash states. 7. Confirm its findings.
@@ -409,6 +412,12 @@ def _not_reached(store: RunStore, plan: Plan, asked: Planned, late: Sequence[str
             case = CaseId(profile.filesystem, profile.mode, workload.name)
             store.add_case(info_of(PlannedCase(profile, workload, case), plan))
     return replace(asked, cases=[(p, w) for p, w in asked.cases if p.name not in late])
+
+
+def _take_earlier(store: RunStore, plan: Plan, asked: Planned, progress: Progress) -> None:
+    """What earlier runs have decided, where the plan names a folder that may have some."""
+    if plan.earlier and (taken := take_decided(store, plan, asked.cases, asked.lacking)):
+        progress.say(f"{plural(sum(taken.values()), 'case')} decided by earlier runs: {', '.join(taken)}")
 
 
 @dataclass(frozen=True, slots=True)

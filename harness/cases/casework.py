@@ -246,7 +246,8 @@ class Casework:
         planned = line_up(self._plan, self._store, wanted, lacking, self._recorded_files, self._on_done)
         for case in planned:
             self._spent[case.profile.name] += case.seconds
-            if case.final and case.before is not None and case.before.left_at:  # nothing to visit again
+            elsewhere = case.before and (case.before.left_at or case.before.taken_from)
+            if case.final and elsewhere:  # nothing to visit again
                 self._on_done(case.id)
             else:
                 self._unrecorded.append(case)

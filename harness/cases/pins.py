@@ -116,8 +116,27 @@ def pins_of(
     pins |= {"agent": file_hash(find_agent()), "disk": file_hash(find_binary())}
     pins["readtrace"] = _found(lambda: str(find_library()))
     for profile in profiles:
-        pins |= _profile_pins(profile, profile.tools)
-    return pins | _workload_pins(workloads)
+        pins |= pins_of_mode(profile)
+    return pins | pins_of_workloads(workloads)
+
+
+def pins_of_mode(profile: Profile) -> dict[str, str]:
+    """Those of `pins_of` that only the cases of this mode depend on, but for modules of the kernel."""
+    return _profile_pins(profile, profile.tools)
+
+
+def shared_by_cases(pins: Mapping[str, str]) -> dict[str, str]:
+    """Those of `pins_of` that every case depends on. What guests boot is packed from these and from what the
+    modes of the run need, so that of another set of modes it is another one.
+    """
+    machines = {name.removeprefix("machine ") for name in pins if name.startswith("machine ")}
+    return {
+        name: value
+        for name, value in pins.items()
+        if name.startswith(("powercut", "kernel ", "machine "))
+        or name in ("agent", "disk", "readtrace")
+        or name.partition(" of ")[2] in machines
+    }
 
 
 def host_pins(machines: Iterable[Machine], profiles: Iterable[Profile]) -> dict[str, str]:
@@ -159,7 +178,7 @@ def _found(look: Callable[[], str]) -> str:
     return file_hash(path) if path.is_file() else str(path)
 
 
-def _workload_pins(workloads: Iterable[Workload]) -> dict[str, str]:
+def pins_of_workloads(workloads: Iterable[Workload]) -> dict[str, str]:
     """One each; generated ones, which may be a hundred thousand, have one together."""
     pins: dict[str, str] = {}
     generated = hashlib.sha256()

@@ -58,6 +58,8 @@ from harness.trust import need_named_files
               help="As for powercut run. uml: no emulation; a UML kernel has to be there.")  # fmt: skip
 @expect_option("Losses that are expected, as for powercut run. Default: those of this installation.")
 @with_options(known_options)
+@click.option("--anew", is_flag=True, help="Run every case again. Default: a case that a run in --out has "
+              "decided, on the same kernel and by the same installation, keeps its answer.")  # fmt: skip
 @jobs_option
 @out_option()
 @resume_option("Continue with what was not decided.")
@@ -89,6 +91,7 @@ def verdict_command(**given: Any) -> ExitCode:
         need_named_files("--kernels", plan.kernels, given["kernels"])
         given["machine"] = plan.plan.machine
         given["jobs"] = given["jobs"] if is_typed("jobs") else plan.plan.jobs
+        given["anew"], given["out"] = not plan.plan.earlier, path.parent.parent
         run = _run(plan.plan.configurations, DEPTHS[plan.depth], given)  # names no file of DIR
         new_only = plan.new_only or given["new_only"]
         return _carry_out(msgspec.structs.replace(plan, plan=run, new_only=new_only), path, given)
@@ -125,6 +128,7 @@ def _run(modes: list[str], depth: Depth, given: dict[str, Any]) -> Plan:
         fault_models=depth.fault_models,
         again=depth.again,
         budget=depth.budget,
+        earlier="" if given["anew"] else str(given["out"].resolve()),
         machine=given["machine"],
         jobs=given["jobs"],
         argv=sys.argv[1:],

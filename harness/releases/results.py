@@ -19,7 +19,7 @@ from harness.model import CaseId
 from harness.plan import Plan
 from harness.report.lines import full, source_in
 from harness.report.pages import on_page
-from harness.report.words import named_loss
+from harness.report.words import enumerated, named_loss, number, plural
 from harness.series.journal import Done
 from harness.store.records import CaseStatus
 from harness.summary import CaseSummary, CaseVerdict
@@ -53,7 +53,7 @@ class Answer(msgspec.Struct, frozen=True):
     """One case on one kernel. `reason`: why it is undecided or was not run; `lacks`: it was not run because
     this host, kernel or harness lacks something, not because the file system does. `in_part`: the budget
     left out some of its crash states; `in_order`: why only those of the log's own order were looked at,
-    although all legal ones were asked for.
+    although all legal ones were asked for; `taken_from`: the earlier run that decided it, if one did.
     """
 
     configuration: str
@@ -66,6 +66,7 @@ class Answer(msgspec.Struct, frozen=True):
     lacks: bool = False
     in_part: bool = False
     in_order: str = ""
+    taken_from: str = ""
 
     @property
     def case(self) -> CaseId:
@@ -114,8 +115,15 @@ class OnKernel(Done, frozen=True, kw_only=True, tag="done", dict=True):
             ", ".join(filter(None, [self.release, self.machine])),
             "not finished" if self.interrupted else "",
             f"begun anew, so its answers are of this installation: {self.anew}" if self.anew else "",
+            self._of_earlier_runs,
         ]
         return "; ".join(filter(None, parts)) or "not reached"
+
+    @property
+    def _of_earlier_runs(self) -> str:
+        taken = [a.taken_from for a in self.answers if a.taken_from]
+        of = enumerated(list(dict.fromkeys(taken)))
+        return f"{number(len(taken))} of {plural(len(self.answers), 'case')} decided by {of}" if taken else ""
 
     @property
     def decided(self) -> bool:
@@ -254,6 +262,7 @@ def answer_of(case: CaseSummary) -> Answer:
         case.was_not_run and case.status is not CaseStatus.NOT_SUPPORTED,
         any(c.unexplored for c in covered if c),
         next((c.not_legal for c in covered if c), ""),
+        case.info.taken_from,
     )
 
 

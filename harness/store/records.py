@@ -276,6 +276,7 @@ class CaseInfo:
     legal crash states, where those were explored. `again`: of cuts in recoveries, by depth. `disk`: of a disk
     that erred, where that was asked for. `left_at`: the worker of a cluster where the recording stayed; then
     the run directory has none, and `files` is empty. `calls`: of the workload's programs, if it has any.
+    `taken_from`: the run that decided it, if it was an earlier one.
     `doubt`: why its check may find nothing, in words.
     """
 
@@ -296,6 +297,7 @@ class CaseInfo:
     left_at: str = ""
     calls: DrawnCalls | None = None
     doubt: str = ""
+    taken_from: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -340,6 +340,14 @@ def test_each_kernel_has_an_equal_share_of_the_time(tmp_path: Path, monkeypatch:
     assert [k.interrupted for k in series.sweep.kernels] == [True, True, True]
 
 
+def test_a_page_says_which_cases_earlier_runs_decided() -> None:
+    runs = {"a": "x", "b": "", "c": "x"}
+    answers = [Answer("ext4/ordered", w, CaseVerdict.PASS, 3, taken_from=run) for w, run in runs.items()]
+    done = OnKernel(item="k", release="6.12", answers=tuple(answers))
+    assert done.words == "6.12; 2 of 3 cases decided by x"
+    assert OnKernel(item="k", release="6.12", answers=tuple(answers[1:2])).words == "6.12"
+
+
 def test_what_a_kernel_leaves_of_its_time_goes_to_those_that_were_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

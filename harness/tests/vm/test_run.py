@@ -59,6 +59,28 @@ def test_without_barriers_fsynced_data_is_lost(compared: tuple[Summary, Path]) -
     assert shell_code(summary) is ExitCode.INCONSISTENT
 
 
+def test_a_case_that_an_earlier_run_decided_keeps_its_answer_and_can_be_repeated(
+    compared: tuple[Summary, Path],
+) -> None:
+    """With other modes beside it: what guests boot is packed from other parts then."""
+    before, path = compared
+    (loses,) = (c for c in before.cases if c.case == NOBARRIER)
+    plan = Plan(
+        configurations=["ext4/nobarrier", "ext4/journal"],
+        workloads=["append-fsync"],
+        earlier=str(path.parent.parent),
+    )
+    summary, new = run_plan(plan, path.parent.parent / "other")
+    (kept, other) = sorted(summary.cases, key=lambda c: c.case != NOBARRIER)
+    assert (kept.info.taken_from, other.info.taken_from) == (path.name, "")
+    assert verdicts(new, NOBARRIER) == verdicts(path, NOBARRIER)
+    assert [f.id for f in kept.findings] == [f.id for f in loses.findings]
+    finding = kept.findings[0]
+    with RunStore.open(new) as store, repro_context(store, finding.crash_point, Named(), "auto") as shown:
+        found = reproduce(shown).judgement.violations
+    assert (finding.oracle, finding.signature) in {(v.oracle, v.signature) for v in found}
+
+
 def test_reports_are_written(compared: tuple[Summary, Path]) -> None:
     _, path = compared
     results = msgspec.json.decode((path / "results.json").read_bytes())
