@@ -90,7 +90,7 @@ class Guest:
         if isinstance(reply, expected):
             return reply
         if isinstance(reply, wire.AgentFailed):
-            raise GuestError(f"{what}: {without_error_numbers(reply.what)}")
+            raise GuestError(without_error_numbers(reply.what))
         raise GuestError(f"{what}: expected {expected.__name__}, the agent answered {type(reply).__name__}")
 
     def _lost(self, what: str) -> GuestLost:

@@ -55,6 +55,7 @@ CHANGED: dict[str, Any] = {
     "left_at": "worker-3",
     "calls": DrawnCalls((DrawnCall(0, 1, "fsync(f)", "= 0"),)),
     "doubt": "its check says yes to nothing",
+    "taken_from": "20261201-054912-run",
 }
 """For each field of a case, what an earlier part may have left there."""
 GIVEN = {"case", "log_hash"}

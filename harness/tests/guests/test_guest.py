@@ -55,7 +55,7 @@ def test_a_failure_is_told_in_words_without_numbers_of_errors(tmp_path: Path) ->
         patched.setattr(wire, "receive", lambda *_: failed)
         with pytest.raises(GuestError) as caught:
             guest.hear(wire.Unmounted, 60.0, "Unmount")
-    assert caught.value.what == "Unmount: no tracefs (No such file or directory)"
+    assert caught.value.what == "no tracefs (No such file or directory)"
     assert why_no_events(no_events(failed.what)) == "no tracefs (No such file or directory)"
 
 
