@@ -36,11 +36,12 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     the files of the disk and of its second device. `clean`, `dirty`: exit codes of an fsck; any other code
     means that it could not check. `environment` is added to the process's own. `writes`: it changes the image
     even when it only checks, so it gets a copy. `chatter`: regular expressions for whole lines of an fsck's
-    output that report no error. `allowed`: those for runs of whole lines that call an error what recovery
-    means to leave; where an fsck finds nothing else, it has found nothing. `lesser`: those for whole lines
-    that are its complaint only where it has no other. `too_old`: those for parts of
-    lines in which it says that it does not know the file system's features: a newer kernel may use some that
-    this host's program has never heard of.
+    output that report no error. `damaged`: those for whole lines that say that the file system is damaged,
+    whatever the exit code, which may be that of a program that could not look. `allowed`: those for runs of
+    whole lines that call an error what recovery means to leave; where an fsck finds nothing else, it has
+    found nothing. `lesser`: those for whole lines that are its complaint only where it has no other.
+    `too_old`: those for parts of lines in which it says that it does not know the file system's features: a
+    newer kernel may use some that this host's program has never heard of.
     `taken`: those in which an mkfs says that this host has a file system with the same UUID: an exported
     image that is mounted or attached.
     `forks`: a fork of it that has been loaded, but has not begun, is as good as another start of it.
@@ -56,6 +57,7 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dirty: tuple[int, ...] = ()
     writes: bool = False
     chatter: list[str] = []
+    damaged: list[str] = []
     allowed: list[str] = []
     lesser: list[str] = []
     too_old: list[str] = []
@@ -176,6 +178,8 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             if not complaint and self._without_allowed(output) != output:
                 return FsckResult(FsckClass.CLEAN, exit_code, output)
             return FsckResult(FsckClass.DIRTY, exit_code, output, complaint)
+        if line := _line_like([f"^{pattern}$" for pattern in self.damaged], output):
+            return FsckResult(FsckClass.DIRTY, exit_code, output, line)
         return FsckResult(FsckClass.FAILED, exit_code, output)
 
 

@@ -707,6 +707,30 @@ def test_damage_beside_what_xfs_means_to_leave_is_damage(output: str, complaint:
     assert (found.classified, found.complaint) == (FsckClass.DIRTY, complaint)
 
 
+GFS2_SAID = "Initializing fsck\nJournal block 1317 (0x525): sequence no. 0x6 out of order.\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "classified"),
+    [
+        ('Journal #1 ("journal0") has 1679 sequencing errors; tolerance is 10.', FsckClass.DIRTY),
+        ('Journal #1 ("journal0") is corrupt', FsckClass.DIRTY),
+        ('Is Journal #1 ("journal0") is corrupt', FsckClass.FAILED),
+        ("Unable to read the journal index.", FsckClass.FAILED),
+        ("", FsckClass.FAILED),
+    ],
+)
+def test_damage_that_fsck_tells_in_words_is_damage_whatever_its_exit_code(
+    line: str, classified: FsckClass
+) -> None:
+    """GFS2 was UNKNOWN in every workload: fsck.gfs2 ends with 8 also where it names the damage."""
+    fsck = there(select_profiles(["gfs2/default"])[0].fsck)
+    found = fsck.decoded(8, f"{GFS2_SAID}{line}\njid=0: Failed\n")
+    assert found.classified is classified
+    assert found.complaint == (line if classified is FsckClass.DIRTY else "")
+    assert fsck.decoded(0, f"{GFS2_SAID}{line}\n").classified is FsckClass.CLEAN
+
+
 def test_a_mode_on_request_runs_only_if_it_is_named_in_full() -> None:
     """Modes for planted faults would have made `-c ext4` and `-c all` slower for everybody."""
     assert ALL["ext4/dioread_lock"].on_request
