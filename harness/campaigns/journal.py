@@ -8,6 +8,7 @@ import msgspec
 
 from harness.expectations import Expectation
 from harness.findings.causes import Cause, CauseMember, by_cause
+from harness.known.base import KnownBugs
 from harness.model.bounds import BatchSize, Hours, Length, Seed
 from harness.plan import Plan
 from harness.series import journal
@@ -22,7 +23,8 @@ class CampaignPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     in one. `modules`: SHA-256 of the modules that replace the kernel's own, by path. `image`,
     `modules_folder`: of the files of the user that `run` names; empty: it names none, or an older version
     began the campaign. `seed`: the first of the random ones, of `length` operations. `keep`: keep the run
-    directories of batches without findings, too. `hours`: of work, in all.
+    directories of batches without findings, too. `hours`: of work, in all. `known`: known bugs beside the
+    installed ones, and whether these count as expected failures.
     """
 
     run: Plan
@@ -36,6 +38,7 @@ class CampaignPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     keep: bool = False
     hours: Hours | None = None
     expectations: tuple[Expectation, ...] = ()
+    known: KnownBugs = KnownBugs()
     schema: int = SCHEMA
 
 
@@ -91,7 +94,8 @@ class LeftOutCases(msgspec.Struct, frozen=True):
 
 class Batch(journal.Done, frozen=True, kw_only=True, tag="done"):
     """A batch came to its end. `run`: empty if that was deleted. `expected`: number of findings that were.
-    `judged`: the modes in which anything was.
+    `judged`: the modes in which anything was. `broken`: of one that was interrupted, the findings until then;
+    of such a one, only cases and states that were judged are told besides.
     """
 
     cases: int = 0
@@ -104,6 +108,7 @@ class Batch(journal.Done, frozen=True, kw_only=True, tag="done"):
     not_run: dict[str, str] = {}  # noqa: RUF012 - a struct copies its defaults
     left_out: tuple[LeftOutCases, ...] = ()
     judged: tuple[str, ...] = ()
+    broken: int = 0
 
 
 class ShrunkFinding(journal.Line, frozen=True, kw_only=True, tag="shrunk"):
@@ -123,7 +128,9 @@ class Similar(journal.Line, frozen=True, kw_only=True, tag="similar"):
 
 
 class KnownBatches(journal.Known[Batch]):
-    """What the lines of a campaign's journal come to. A batch that was interrupted is not done."""
+    """What the lines of a campaign's journal come to. A batch that was interrupted is not done; `partial` is
+    what it had come to, until it is.
+    """
 
     def __init__(self) -> None:
         super().__init__(Batch, BatchBegun, ShrunkFinding, Similar)
@@ -131,12 +138,16 @@ class KnownBatches(journal.Known[Batch]):
         self.shrunk: dict[str, ShrunkFinding] = {}
         self.similar: dict[str, Similar] = {}
         self.features: set[str] = set()
+        self.partial: Batch | None = None
 
     def add(self, line: journal.Line) -> None:
         if isinstance(line, Batch) and line.interrupted:
             self.at = max(self.at, line.at)
+            self.partial = line
             return
         if isinstance(line, Batch):
+            if self.partial and self.partial.item == line.item:
+                self.partial = None
             self.done.pop(line.item, None)  # one that had another turn is the last that was done
         super().add(line)
         match line:
@@ -181,6 +192,16 @@ class KnownBatches(journal.Known[Batch]):
     def found(self) -> list[tuple[Batch, Found]]:
         """Every finding to be grouped, with its batch, in order."""
         return [(done, f) for done in self.done.values() for f in done.found]
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether a promise was, also in a batch that has not come to its end."""
+        return bool(self.found) or (self.partial is not None and self.partial.broken > 0)
+
+    @property
+    def any_judged(self) -> bool:
+        """Whether any crash state was, also in a batch that has not come to its end."""
+        return any(done.states for done in (*self.done.values(), *filter(None, [self.partial])))
 
     @property
     def waiting(self) -> list[tuple[Batch, Found]]:

@@ -137,14 +137,26 @@ class Shown:
             but = f" but by {plural(self.expected, 'known failure')}" if self.expected else ""
             lacking = f"; {enumerated(self.lacking)} could not be run" if self.lacking else ""
             lacking += f"; nothing was judged in {enumerated(self.never_judged)}" * bool(self.never_judged)
-            return (
-                f"no promise was broken{but} in {amount}{lacking}" if states else "nothing was judged so far"
-            )
+            counted = f"no promise was broken{but} in {amount}{lacking}" if states else ""
+            return "; ".join(filter(None, [counted, self.so_far])) or "nothing was judged so far"
         waiting = len(self.ledger.waiting)
         causes = f"{plural(len(self.causes), 'cause')} behind " if self.causes else ""
         rest = f" ({number(waiting)} still to be shrunk)" if waiting else ""
         rest += _known_among([f for _, f in self.ledger.found])
         return f"promises were broken: {causes}{plural(found, 'finding')}{rest}, in {amount}"
+
+    @property
+    def so_far(self) -> str:
+        """What the batch that did not come to its end has shown; empty where there is none, or where it adds
+        nothing to whole ones.
+        """
+        partial, counted = self.ledger.partial, self.totals[1]
+        if partial is None or not partial.states or (counted and not partial.broken):
+            return ""
+        broken = f"promises were broken: {plural(partial.broken, 'finding')}" if partial.broken else ""
+        amount = f"{plural(partial.cases, 'case')}, {plural(partial.states, 'crash state')}"
+        where = f"batch {partial.item}, which has not come to its end"
+        return f"{broken or 'no promise was broken so far'} in {amount} of {where}"
 
     @property
     def modes(self) -> str:
@@ -187,7 +199,10 @@ class Shown:
             return ""
         workloads = plural(len(begun.workloads), "workload")
         what = f"batch {begun.item} ({begun.generator}, {workloads})"
-        return f"{what} was begun and is not counted: --resume finishes it"
+        partial = self.ledger.partial
+        found = f", {plural(partial.broken, 'finding')}" if partial and partial.broken else ""
+        judged = f"; {plural(partial.cases, 'case')} judged{found}" if partial and partial.states else ""
+        return f"{what} was begun and is not counted{judged}: --resume finishes it"
 
     @property
     def generators(self) -> list[GeneratorCount]:
@@ -328,7 +343,7 @@ def page_of(path: Path, plan: CampaignPlan, ledger: KnownBatches) -> Page:
         what="campaign",
         subject=f"{facts.modes} · {plan.run.kernel}",
         headline=facts.headline,
-        kind="fail" if ledger.found else "unknown" if undecided or not facts.totals[1] else "pass",
+        kind="fail" if ledger.is_broken else "unknown" if undecided or not facts.totals[1] else "pass",
         figures=tuple(facts.figures),
         sections=(
             Section(

@@ -119,7 +119,7 @@ class CampaignSeries(Series[Batch]):
     quiet = True
 
     def __init__(self, plan: CampaignPlan, path: Path, tries: Open | None = None) -> None:
-        self.plan, self._tries = plan, tries or self._laboratory
+        self.plan, self._tries, self.bugs = plan, tries or self._laboratory, plan.known
         super().__init__(path, plan.run.argv, plan.expectations)
 
     def nothing(self) -> KnownBatches:
@@ -156,7 +156,8 @@ class CampaignSeries(Series[Batch]):
         such as where no guest comes up.
         """
         if summary.interrupted:
-            return Batch(item=item.name)
+            cases, broken = sum(map(_judged, summary.cases)), len(summary.unexpected)
+            return Batch(item=item.name, cases=cases, states=summary.checked, broken=broken)
         lacking = {c.case.configuration: c.reason for c in summary.cases if c.lacks}
         if summary.cases and all(c.was_not_run for c in summary.cases) and lacking:
             raise EnvironmentLacks("; ".join(dict.fromkeys(lacking.values())), "powercut doctor says more")

@@ -24,12 +24,14 @@ from harness.cli.options import (
     asked_budget,
     asked_expectations,
     asked_kernel,
+    asked_known,
     asked_states,
     beside_resume,
     bounded,
     expect_option,
     jobs_option,
     kernel_options,
+    known_options,
     listed,
     modes_option,
     named_here,
@@ -68,6 +70,7 @@ from harness.trust import need_same_modules, resumable, with_modules
               help="Judge on a kernel that notes which lines of recovery run (powercut kernel build "
               "--coverage); a workload that reaches a new one counts as new.")  # fmt: skip
 @expect_option()
+@with_options(known_options)
 @click.option("--keep", is_flag=True, help="Keep the run directories of batches without findings, too.")
 @jobs_option
 @out_option()
@@ -90,8 +93,9 @@ def campaign_command(**given: Any) -> ExitCode:
     It may be killed at any moment: --resume goes on where it was. Run directories without findings are
     deleted (--keep).
 
-    Exit codes: 0 nothing was found and nothing is left to generate, 1 a promise was broken, 3 some cases were
-    not decided, 4 nothing was run, 5 nothing was found when the time was up (--hours), 130 interrupted.
+    Exit codes: 0 nothing was found and nothing is left to generate, 1 a promise was broken (with --new-only:
+    in a new way), 3 some cases were not decided, 4 nothing was run, 5 nothing was found when the time was up
+    (--hours), 130 interrupted.
     """
     if given["resume"]:
         beside_resume("campaign", ("resume", "hours", "kernel", "modules", "replaced"))
@@ -147,6 +151,7 @@ def _plan(given: dict[str, Any]) -> CampaignPlan:
         keep=given["keep"],
         hours=given["hours"],
         expectations=asked_expectations(given["expect"]),
+        known=asked_known(given),
     )
 
 
@@ -158,14 +163,16 @@ def _carry_out(plan: CampaignPlan, path: Path, until_s: float | None) -> ExitCod
 
 
 def exit_code(ledger: KnownBatches, end: End, *, require_all: bool) -> ExitCode:
-    """As for a run; what waits to be shrunk is a finding, too. `require_all`: of the plan of its runs."""
+    """As for a run; what waits to be shrunk is a finding, too, and so is that of a batch which has not come
+    to its end. `require_all`: of the plan of its runs.
+    """
     if end is End.INTERRUPTED:
         return ExitCode.INTERRUPTED
-    if ledger.found:
+    if ledger.is_broken:
         return ExitCode.INCONSISTENT
     if any(d.undecided or d.failed for d in ledger.done.values()):
         return ExitCode.UNDECIDED
     lacking = require_all and (ledger.never_judged or any(d.not_run for d in ledger.done.values()))
-    if lacking or not any(d.states for d in ledger.done.values()):
+    if lacking or not ledger.any_judged:
         return ExitCode.NOTHING_RUN
     return ExitCode.TIME_UP if end is End.TIME_UP else ExitCode.CONSISTENT

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -32,6 +33,7 @@ from harness.errors import EnvironmentLacks, ExitCode, GuestLost, StoreError, Us
 from harness.expectations import Expectation
 from harness.findings.causes import CauseMember
 from harness.host.progress import Progress
+from harness.known.base import KnownBug, KnownBugs, Record
 from harness.model import CaseId
 from harness.plan import Budget, Plan
 from harness.report import words
@@ -40,13 +42,14 @@ from harness.series import work as engine
 from harness.series.journal import End, Ended, Journal
 from harness.series.work import OnDone
 from harness.store import RunStore, meaning
-from harness.store.records import CaseInfo, CaseStatus, Counts
+from harness.store.records import CaseInfo, CaseStatus, Counts, KernelInfo
 from harness.store.recovery_code import CodeLine, RecoveryCode, write_recovery_code
 from harness.summary import CaseSummary, Summary, summarise
 from harness.symptoms import Symptom
 from harness.tests.campaigns.toys import (
     MODE,
     Killed,
+    Planted,
     ToyRuns,
     ToyTries,
     carried_out,
@@ -415,6 +418,82 @@ def test_time_that_is_up_before_anything_ran_is_no_pass(tmp_path: Path) -> None:
     end = engine.carry_out(CampaignSeries(plan, path), Said(), until_s=0.0, run=ToyRuns())
     assert end is End.TIME_UP
     assert exit_code(read_ledger(path), end, require_all=True) is ExitCode.NOTHING_RUN
+
+
+class OnLinux(ToyRuns):
+    """Runs on a kernel of a version."""
+
+    def __call__(self, plan: Plan, store: RunStore, progress: Progress, on_done: OnDone) -> Summary:
+        kernel = KernelInfo("debian-6.12", "6.12.117-1", "6.12.117")
+        store.update_info(replace(store.info, kernel=kernel))
+        return super().__call__(plan, store, progress, on_done)
+
+
+def test_a_known_bug_of_the_user_is_no_finding_of_a_campaign_that_wants_new_ones(tmp_path: Path) -> None:
+    """`powercut campaign` had no --known, and its findings were those of the installed bugs or new."""
+    lost = msgspec.convert({
+        "severity": "loses-synced", "mechanism": "m", "first": "5.0",
+        "shows": [{"modes": [MODE], "oracles": ["durability"], "symptoms": ["NAME: missing"]}],
+    }, type=Record)  # fmt: skip
+    bug = KnownBug(name="own-bug", title="it forgets", record=lost)
+    found = {}
+    for new_only in (False, True):
+        known = KnownBugs(bug=(bug,), new_only=new_only)
+        plan = msgspec.structs.replace(plan_of("random", batch=16), known=known)
+        path = begun(tmp_path / str(new_only), plan)
+        end, ledger, _ = carried_out(plan, path, OnLinux(batches=1))
+        (batch,) = ledger.done.values()
+        found[new_only] = [f.known for f in batch.found]
+        assert load_plan(path).known == known
+        assert (batch.expected > 0) is new_only
+        assert (exit_code(ledger, End.COMPLETE, require_all=True) is ExitCode.CONSISTENT) is new_only
+        assert end is End.INTERRUPTED
+    assert set(found[False]) == {"own-bug"} and not found[True]
+
+
+class StoppedEarly(ToyRuns):
+    """The run of the first batch ends in the middle: its time is up, or the user stops it."""
+
+    why = "the time is up"
+
+    def __call__(self, plan: Plan, store: RunStore, progress: Progress, on_done: OnDone) -> Summary:
+        for name in plan.workloads[:3]:
+            self._judge(store, CaseId("ext4", "fast_commit", name))
+        store.finish(interrupted=True, stopped=self.why)
+        return summarise(store)
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+@pytest.mark.parametrize(
+    ("planted", "says", "code"),
+    [
+        (nothing, "no promise was broken so far in 3 cases, 3 crash states", ExitCode.TIME_UP),
+        (tmpfile_lost, "promises were broken: 3 findings in 3 cases, 3 crash states", ExitCode.INCONSISTENT),
+    ],
+)
+def test_a_first_batch_that_did_not_end_says_what_it_has_judged(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    planted: Planted,
+    says: str,
+    code: ExitCode,
+    *,
+    stopped: bool,
+) -> None:
+    """`nothing was judged so far` was said of it, and its findings ended in 4, as where nothing was run."""
+    monkeypatch.setattr(StoppedEarly, "why", StoppedEarly.why if stopped else "")
+    plan = plan_of("random", batch=16)
+    path = begun(tmp_path, plan)
+    end, ledger, _ = carried_out(plan, path, StoppedEarly(planted))
+    made = page_of(path, plan, ledger)
+    assert made.headline == f"{says} of batch 1, which has not come to its end"
+    assert made.kind == ("fail" if code is ExitCode.INCONSISTENT else "unknown")
+    assert "was begun and is not counted; 3 cases judged" in " ".join(made.text().split())
+    assert end is (End.TIME_UP if stopped else End.INTERRUPTED)
+    assert exit_code(ledger, End.TIME_UP, require_all=True) is code
+    _, ledger, _ = carried_out(plan, path, ToyRuns(planted, batches=1))
+    assert ledger.partial is None
+    assert "not come to its end" not in page_of(path, plan, ledger).headline
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,23 @@ def test_a_new_campaign_keeps_what_was_asked(tmp_path: Path, monkeypatch: pytest
     assert (plan.run.fault_models, plan.run.budget.visits) == (("exhaustive",), 9)
 
 
+def test_a_new_campaign_keeps_the_known_bugs_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every other command that judges had --known and --new-only."""
+    bugs = tmp_path / "bugs.toml"
+    bugs.write_text(
+        '[[bug]]\nname = "ours"\ntitle = "t"\n'
+        '[bug.record]\nseverity = "cosmetic"\nmechanism = "m"\nfirst = "6.1"\n'
+    )
+    until(monkeypatch, "--out", tmp_path, "--known", bugs, "--new-only")
+    (path,) = (tmp_path / "runs").iterdir()
+    known = load_plan(path).known
+    assert ([bug.name for bug in known.bug], known.new_only) == (["ours"], True)
+    done = powercut("campaign", "--resume", path, "--new-only")  # its batches were judged without
+    assert done.exit_code == ExitCode.USAGE and "--new-only" in done.output
+
+
 def test_a_campaign_has_the_name_that_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Path] = []
 
