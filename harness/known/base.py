@@ -203,7 +203,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """What is known of a bug.
 
     `severity`: destroys, loses-synced, damages-unsynced or cosmetic. `mechanism`: how the promise is broken.
-    `shows`: what a run sees of it; none: no run can see it.
+    `shows`: what a run sees of it; none: no run can see it, none has, or another bug's record says it.
     `first`: the first version that has it, so far as known: `6.1`. `last`: the last in which it was seen.
     `since`: where it comes from. `mended`: versions that no longer have it; one of two numbers, `6.17`, says
     so of all later ones, too, one of three of its own series alone. `mended_by`: the commit. `likely`: how

@@ -11,6 +11,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.expectations import read_expectations
+from harness.filesystems.disks import disks
 from harness.filesystems.layers import layers
 from harness.filesystems.profiles import profiles
 from harness.filesystems.stacks import stacks
@@ -42,7 +43,7 @@ def test_every_bug_report_has_a_record() -> None:
 
 
 def test_records_name_oracles_that_exist_and_modes_that_some_mode_is() -> None:
-    above_or_below = {*stacks(), *layers()}
+    above_or_below = {*stacks(), *layers(), *disks()}
     for bug in installed().values():
         for sighting in bug.record.shows:
             assert set(sighting.oracles) <= set(ORACLES), bug.name

@@ -292,7 +292,47 @@ _TWO_NAMES = _Sequence(
     "f: 4096 bytes are gone", 3,
     ("create f", "link f g", "sync", "append f 4096 direct dsync"),
 )  # fmt: skip
+_INTO_NEW = _Sequence(
+    "btrfs-new-name-last-log-commit", "btrfs/default", Symptom("durability", "NAME: missing"), "d",
+    "d: missing", 6,
+    ("create f", "sync", "mkdir d", "append f 65536", "fsync f", "link f d/g", "fsync ."), "6.17.8",
+)  # fmt: skip
+_SKIPPED = _Sequence(
+    "btrfs-new-name-skips-dentries", "btrfs/default", Symptom("durability", "NAME: missing"), "n/x",
+    "n/x: missing", 6,
+    ("create f", "sync", "append f 4096", "fsync f", "create n/x", "rename f g", "fsync n"), "6.17.13",
+)  # fmt: skip
+_TAKEN_NAME = _Sequence(
+    "btrfs-conflicting-parent-dentries", "btrfs/default", Symptom("durability", "NAME: missing"), "d/new",
+    "d/new: missing", 6,
+    ("sync", "rmdir d/s", "mkdir d/new", "create d/s", "link d/s d/e/l", "fsync d/e", "fsync d"), "6.18.15",
+)  # fmt: skip
+_EXCHANGED = _Sequence(
+    "btrfs-conflicting-inode-exchange", "btrfs/default", Symptom("durability", "NAME: missing (sync)"), "d",
+    "d: missing", 2,
+    ("mkdir d", "mkdir e", "sync", "exchange d e", "create e/y", "fsync e"), "6.18.5",
+)  # fmt: skip
+_CUT = _Sequence(
+    "btrfs-zero-size-after-link", "btrfs/default", Symptom("durability", "NAME: size after N"), "g",
+    "g: the shorter size acknowledged by `fsync f` (operation 3) is undone", 3,
+    ("append f 8192", "sync", "truncate f 0", "fsync f", "rename f g", "fsync ."), "6.12.113",
+)  # fmt: skip
+_LONGER = _Sequence(
+    "btrfs-preallocated-size", "btrfs/holes", Symptom("durability", "NAME: size after N"), "f",
+    "f: 32768 bytes are gone", 4,
+    ("create f", "fallocate f 0 65536 keep-size", "remount", "fallocate f 0 32768", "fsync f"), "6.16.12",
+)  # fmt: skip
+_BESIDE = _Sequence(
+    "f2fs-fsync-beside-checkpoint", "f2fs/strict", Symptom("durability", "NAME: attributes"), "f",
+    "f: attributes", 5,
+    ("create f", "sync", "create g", "setxattr f user.a value", "begin-sync", "fsync f"), "6.12.113",
+)  # fmt: skip
+_NTFS3 = _Sequence(
+    "ntfs3-fsync-parents", "ntfs3/default", Symptom("durability", "NAME: missing"), "f", "f: missing", 2,
+    ("create f", "append f 100", "fsync f"), "6.12.94",
+)  # fmt: skip
 _SEQUENCES = (
+    _INTO_NEW, _SKIPPED, _TAKEN_NAME, _EXCHANGED, _CUT, _LONGER, _BESIDE, _NTFS3,
     _RENAMED_OVER, _HELD, _REWRITTEN, _OLD_XATTR, _INODE_REUSED, _ATTR_REPLACED, _PREALLOCATED,
     _SHARED_XATTR, _COPIED_UP, _TWO_NAMES,
 )  # fmt: skip
@@ -344,6 +384,28 @@ def test_a_bug_is_known_by_the_operations_with_which_its_finding_shows_it(known:
         (_ATTR_REPLACED, _ATTR_REPLACED.operations[:3]),
         (_ATTR_REPLACED, (*_ATTR_REPLACED.operations[:3], "setxattr f user.b new", "fsync f")),
         (_PREALLOCATED, _PREALLOCATED.operations[:-1]),
+        (_INTO_NEW, (*_INTO_NEW.operations[:4], *_INTO_NEW.operations[5:])),
+        (_INTO_NEW, (*_INTO_NEW.operations[:5], "sync", *_INTO_NEW.operations[5:])),
+        (_INTO_NEW, (*_INTO_NEW.operations[:5], "link f g", "fsync .")),
+        (_SKIPPED, (*_SKIPPED.operations[:5], "fsync n")),
+        (_SKIPPED, (*_SKIPPED.operations[:3], *_SKIPPED.operations[4:])),
+        (_SKIPPED, (*_SKIPPED.operations[:3], "create n/x", "fsync f", *_SKIPPED.operations[5:])),
+        (_TAKEN_NAME, (_TAKEN_NAME.operations[0], *_TAKEN_NAME.operations[2:])),
+        (_TAKEN_NAME, (*_TAKEN_NAME.operations[:5], "sync", "fsync d")),
+        (_TAKEN_NAME, (*_TAKEN_NAME.operations[:4], *_TAKEN_NAME.operations[5:])),
+        (_EXCHANGED, _EXCHANGED.operations[:-1]),
+        (_EXCHANGED, (*_EXCHANGED.operations[:3], "rename e g", "fsync g")),
+        (_EXCHANGED, (*_EXCHANGED.operations[:-1], "sync", "fsync e")),
+        (_CUT, _CUT.operations[:-2]),
+        (_CUT, (*_CUT.operations[:2], "truncate f 100", *_CUT.operations[3:])),
+        (_CUT, (*_CUT.operations[:4], "sync", *_CUT.operations[4:])),
+        (_LONGER, (*_LONGER.operations[:2], *_LONGER.operations[3:])),
+        (_LONGER, (_LONGER.operations[0], *_LONGER.operations[2:])),
+        (_LONGER, (*_LONGER.operations[:3], "fallocate f 65536 65536", "fsync f")),
+        (_BESIDE, (*_BESIDE.operations[:4], "fsync f")),
+        (_BESIDE, (*_BESIDE.operations[:5], "sync", "fsync f")),
+        (_NTFS3, ("sync", "append f 100", "fsync f")),
+        (_NTFS3, ("create f", "fsync .", "append f 100", "fsync f")),
         (_PREALLOCATED, (_PREALLOCATED.operations[0], "fsync f", *_PREALLOCATED.operations[2:])),
     ],
     ids=lambda value: value.bug if isinstance(value, _Sequence) else "",
