@@ -9,8 +9,9 @@ ext2/default      *          durability    "NAME: missing"     # what sync wrote
 Configuration, workload, oracle and symptom are shell patterns (`*`, `?`, `[...]`). Symptoms are in quotes, as
 many as needed, and as the report of a finding has them: what an oracle says was lost, with NAME and N for the
 names and numbers of the workload. They may be left out, but such a line covers every fault that the oracle
-will ever find there. `lost-writes`, before the symptoms, leaves out what also shows although the disk had all
-that it was sent: no missing flush explains that. For each finding, the first matching line counts.
+will ever find there. A reason that ends in `(by its options)` blames the mode. `lost-writes`, before the
+symptoms, leaves out what also shows although the disk had all that it was sent: no missing flush explains
+that. For each finding, the first matching line counts.
 
 What is known of a mode is known of it on disks with other sectors as well (`ext4/nobarrier@4k`): these lose
 nothing less. It is not known of the mode on a stack, or without a volatile cache, unless the pattern covers
@@ -40,6 +41,8 @@ from harness.symptoms import Symptom
 _LINE = re.compile(r'(?P<words>(?:"[^"]*"|[^"#])*)(?:#(?P<reason>.*))?')
 _SYMPTOM = re.compile(r'"([^"]*)"')
 LOST_WRITES = "lost-writes"
+BY_OPTIONS = "(by its options)"
+"""Behind a reason: the mode loses this by its options, so on each kernel."""
 _ENDS_SO = re.compile(r'^[^"]*(\s+"[^"]+")*$')
 """Symptoms come last, and none is empty."""
 _OTHER_SECTORS = re.compile(r"@\d[a-z0-9]*$")
@@ -69,6 +72,13 @@ class Expectation:
         if self.exact and not fnmatchcase(case.configuration, self.configuration):
             return False
         return covers(self.configuration, case) and fnmatchcase(case.workload, self.workload)
+
+    @property
+    def by_options(self) -> bool:
+        """Whether the mode's own options are to blame: the line says so, or covers all of its oracle, or all
+        that lost writes explain.
+        """
+        return not self.symptoms or self.reason.endswith(BY_OPTIONS)
 
     def names(self, oracle: str) -> bool:
         """Whether a finding of `oracle` may be expected."""

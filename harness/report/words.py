@@ -414,12 +414,12 @@ def _losing(findings: Sequence[Finding]) -> str:
 
 
 def _by_options(f: Finding) -> bool:
-    """Whether a mode is known to lose this by its own options, so on each kernel. Such a line covers all of
-    its oracle, or all that lost writes explain; the usual mode of a file system has no options to blame.
+    """Whether a mode is known to lose this by its own options, so on each kernel. The usual mode of a file
+    system has none to blame.
     """
     line = first_match(known_losses(), f.case, f.symptom, f.spared)
     usual = f.case.configuration.partition("@")[0] in usual_modes()
-    return not (line is None or line.symptoms or _OF_FINDING.search(line.reason) or usual)
+    return not (line is None or not line.by_options or _OF_FINDING.search(line.reason) or usual)
 
 
 def _bug_of_loss(f: Finding) -> KnownBug | None:

@@ -176,7 +176,9 @@ def test_a_record_or_an_expectation_that_says_so_explains_them(pattern: str, cov
 def test_what_modes_are_known_to_lose_is_not_known_of_a_file_system_in_a_file(mode: str, loss: str) -> None:
     """Else a finding that is no known bug of F2FS were a known loss of it, for the same reason."""
     violation = Violation("stale", "f", "f: poison", "", "", "")
-    found = Finding(CaseId("f2fs", mode, "any"), "stale", "f: poison", CrashState(9), (violation,), 1)
+    found = Finding(
+        CaseId("f2fs", mode, "any"), "stale", "f: poison", CrashState(9), (violation,), 1, what="NAME: poison"
+    )
     told = Meaning((), (), new_only=False, kernel="6.12").given_to(found, [], lambda *_: True, lambda: "")
     assert told.loss.startswith(loss) and bool(told.loss) is bool(loss)
     expected = first_match(known_losses(), found.case, found.symptom)
