@@ -12,7 +12,7 @@ import msgspec
 from harness.errors import EnvironmentLacks, GuestLost, UsageError
 from harness.guests.machine import Machine, machine_of, profile_of
 from harness.host.cache import cache_dir
-from harness.host.files import write_atomically
+from harness.host.files import json_or_none, write_atomically
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,4 @@ def _key(machine: Machine) -> str:
 
 def _remembered(memory: Path) -> dict[str, str]:
     """Empty if the file cannot be read: the accelerators are then tried again."""
-    try:
-        return msgspec.json.decode(memory.read_bytes(), type=dict[str, str])
-    except (OSError, msgspec.MsgspecError, ValueError, RecursionError):
-        return {}
+    return json_or_none(memory, dict[str, str]) or {}

@@ -195,6 +195,16 @@ def holds(ask: Callable[[], bool]) -> bool:
         return False
 
 
+def json_or_none(path: Path, kind: type[T]) -> T | None:
+    """What a file of JSON says; None if there is none, or none that can be read, as the power cut of a host
+    leaves it. For what can be made again, and decides no verdict.
+    """
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (OSError, ValueError, RecursionError):  # ValueError: msgspec's own errors, text that is no UTF-8
+        return None
+
+
 def json_bytes(value: object) -> bytes:
     """JSON of dataclasses, structs and plain values; foreign bytes in texts are written out."""
     try:

@@ -20,7 +20,7 @@ import msgspec
 from harness.errors import EnvironmentLacks, KernelError, UsageError
 from harness.host.archive import Archive
 from harness.host.cache import cache_dir, hold, scratch_folder
-from harness.host.files import file_hash, write_atomically
+from harness.host.files import file_hash, json_or_none, write_atomically
 from harness.host.locks import exclusive
 from harness.host.processes import run_group
 from harness.host.progress import silent, telling
@@ -140,10 +140,7 @@ def built_as(folder: Path) -> Built | None:
     """What `built.json` in a folder says; None without it, and where it is damaged, as the power cut of a
     host leaves it: then nothing was built there.
     """
-    try:
-        return msgspec.json.decode((folder / "built.json").read_bytes(), type=Built)
-    except (OSError, ValueError, msgspec.MsgspecError):
-        return None
+    return json_or_none(folder / "built.json", Built)
 
 
 def built_kernels() -> list[tuple[Path, Built]]:

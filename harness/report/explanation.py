@@ -13,7 +13,7 @@ import msgspec
 
 from harness.cases.application import FILES
 from harness.filesystems.profiles import ANY
-from harness.host.files import json_bytes, write_atomically
+from harness.host.files import json_bytes, json_or_none, write_atomically
 from harness.host.text import one_line
 from harness.store.layout import RunLayout
 from harness.store.records import Finding
@@ -146,10 +146,7 @@ def write_explanation(layout: RunLayout, explanation: Explanation) -> None:
 
 def read_explanation(layout: RunLayout, finding: str) -> Explanation | None:
     """None if there is none, or none that can be read."""
-    try:
-        return msgspec.json.decode(layout.explanation(finding).read_bytes(), type=Explanation)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
+    return json_or_none(layout.explanation(finding), Explanation)
 
 
 def shown_at(explanation: Explanation) -> str:

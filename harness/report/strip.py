@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from harness.host.files import write_atomically
+from harness.host.files import json_or_none, write_atomically
 from harness.store.layout import RunLayout
 from harness.summary import CaseVerdict
 
@@ -37,7 +37,4 @@ def write_strip(layout: RunLayout, finding: str, strip: Strip) -> None:
 
 def read_strip(layout: RunLayout, finding: str) -> Strip | None:
     """The strip of a finding; None if there is none, or none that can be read: it decides no verdict."""
-    try:
-        return msgspec.json.decode(layout.strip(finding).read_bytes(), type=Strip)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        return None
+    return json_or_none(layout.strip(finding), Strip)

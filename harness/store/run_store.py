@@ -18,7 +18,7 @@ import msgspec
 from harness.errors import StoreError
 from harness.expectations import Expectation
 from harness.host.cache import note_use
-from harness.host.files import json_bytes, valid_text
+from harness.host.files import json_bytes, json_or_none, valid_text
 from harness.known.base import KnownBugs
 from harness.known.match import LoggedOperation, promised_by
 from harness.model import CaseId, CrashState, Judgement, Verdict, Violation
@@ -618,11 +618,8 @@ class RunStore(contextlib.AbstractContextManager["RunStore"]):
         """By which mechanism the finding with this id came about, as its explanation has it: `Torn write`.
         Empty if it was not explained, None if it was, and its cause could not be told.
         """
-        try:
-            told = msgspec.json.decode(self.layout.explanation(finding).read_bytes(), type=_Explained)
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            return ""
-        return told.mechanism.partition(". ")[0] or None
+        told = json_or_none(self.layout.explanation(finding), _Explained)
+        return "" if told is None else told.mechanism.partition(". ")[0] or None
 
     def _info(self, number: int) -> CaseInfo:
         ((info,),) = self._database.query("SELECT info FROM cases WHERE id = ?", number)
