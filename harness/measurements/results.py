@@ -7,6 +7,7 @@ measurement leads with ratios; each figure says how often it was measured and ho
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -41,6 +42,7 @@ class Ratio(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     remark: str = ""
 
 
+_MAX_BITS = 64
 Cell = str | Spread | float | None
 """A cell of a table. None: not measured; a note says why."""
 
@@ -68,6 +70,14 @@ class Histogram(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     title: str
     unit: str
     buckets: list[Bucket]
+
+    @classmethod
+    def of(cls, title: str, unit: str, values: Iterable[int]) -> Histogram:
+        """Of values that are whole and not negative."""
+        counts = Counter(max(value.bit_length(), 1) for value in values)
+        highest = min(max(counts, default=0), _MAX_BITS)
+        lows = [0, *(1 << bits for bits in range(1, highest))][:highest]
+        return cls(title, unit, [Bucket(low, (1 << n) - 1, counts[n]) for n, low in enumerate(lows, 1)])
 
 
 class Curve(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

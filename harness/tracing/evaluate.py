@@ -6,8 +6,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from harness.measurements.results import Cell, Curve, Ratio, Results, Spread, Table
-from harness.tracing.histogram import histogram
+from harness.measurements.results import Cell, Curve, Histogram, Ratio, Results, Spread, Table
 from harness.tracing.records import Checkpoint, Commit, Lost, Record, latencies_us
 
 _NO_COMMIT = (
@@ -56,7 +55,7 @@ def evaluate(modes: Sequence[Mode], unit: str, shown: Callable[[Sequence[int]], 
     """Compare the other modes with the first. `shown` turns microseconds into `unit`, for histograms."""
     names = dict.fromkeys([m.what for m in modes if m.what] + ["fsync"])
     histograms = [
-        histogram(f"{mode.name}: {what}", unit, shown(us))
+        Histogram.of(f"{mode.name}: {what}", unit, shown(us))
         for what in names
         for mode in modes
         if (us := latencies_us(mode.records, what)) and what in (mode.what, "fsync")

@@ -31,7 +31,6 @@ from harness.measurements.results import Histogram, Measurement
 from harness.model.bounds import Pause, Rounds, Times
 from harness.tools_image.guest import MOUNT_POINT, ToolsGuest, tools_guest
 from harness.tracing.evaluate import Mode, Round, evaluate
-from harness.tracing.histogram import histogram
 from harness.tracing.probes import Probes, TracefsProbes, start_probes, wanted_families
 from harness.tracing.records import Record, encode_lines, latencies_us
 
@@ -301,7 +300,7 @@ def _timed(events: Tracepoints | None) -> str:
 
 def _of_interval(mode: Mode, records: Sequence[Record], plan: TracePlan, what: str) -> Histogram:
     title = f"{datetime.now(UTC):%H:%M:%S} {mode.name}: {what}"
-    return histogram(title, plan.unit, plan.shown(latencies_us(records, what)))
+    return Histogram.of(title, plan.unit, plan.shown(latencies_us(records, what)))
 
 
 def _in_background(tools: ToolsGuest, workload: str) -> None:
