@@ -178,7 +178,7 @@ _FORMS: Sequence[tuple[str, str, Sequence[type]]] = (
         (stacks.Stack, stacks.Member),
     ),
     ("Layers: `vms/layers/NAME.toml`", "What is mounted above a file system.", (layers.Layer,)),
-    ("Kinds of disk: `vms/disks/NAME.toml`", "Sectors and cache.", (disks._DiskFile,)),
+    ("Kinds of disk: `vms/disks/NAME.toml`", "Sectors and cache.", (disks.DiskKind,)),
     (
         "Machines: `vms/machines/NAME.toml`",
         "How a kernel is booted.",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -22,22 +21,14 @@ SIZES = (512, 4096)
 _NAME = re.compile(r"[a-z0-9]+")
 
 
-class _DiskFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    summary: str
-    logical_bytes: int = SECTOR_BYTES
-    physical_bytes: int = SECTOR_BYTES
-    write_through: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class DiskKind:
-    """What a disk tells the kernel of itself. `logical_bytes`: the unit of requests; `physical_bytes`: what
-    it writes as a whole, so no crash tears it. `write_through`: it has no volatile cache, so the kernel sends
-    it no flushes. `name` is empty for the usual disk.
+class DiskKind(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a disk tells the kernel of itself: a file of `vms/disks`. `logical_bytes`: the unit of its
+    requests; `physical_bytes`: what it writes as a whole, so no crash tears it. `write_through`: it has no
+    volatile cache, so the kernel sends it no flushes. `name`: of the file; empty for the usual disk.
     """
 
     name: str = ""
-    summary: str = ""
+    summary: str
     logical_bytes: int = SECTOR_BYTES
     physical_bytes: int = SECTOR_BYTES
     write_through: bool = False
@@ -52,7 +43,7 @@ class DiskKind:
         return not self.name
 
 
-USUAL = DiskKind()
+USUAL = DiskKind(summary="")
 
 
 @functools.cache
@@ -79,10 +70,10 @@ def with_sectors(sizes: str) -> DiskKind:
 
 def _load(path: Path) -> DiskKind:
     try:
-        read = msgspec.toml.decode(path.read_bytes(), type=_DiskFile)
+        read = msgspec.toml.decode(path.read_bytes(), type=DiskKind)
     except (OSError, msgspec.MsgspecError) as e:
         raise UsageError(f"{path}: {e}", f"compare it with its neighbours in {path.parent}") from e
-    made = DiskKind(path.stem, read.summary, read.logical_bytes, read.physical_bytes, read.write_through)
+    made = msgspec.structs.replace(read, name=path.stem)
     if wrong := _wrong(made):
         raise UsageError(f"{path}: {wrong}", f"compare it with its neighbours in {path.parent}")
     return made
