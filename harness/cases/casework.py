@@ -30,7 +30,7 @@ from harness.cases.exploration import Exploration, LeftOut, TimeCoverage, cut_ag
 from harness.cases.faulty_disk import FaultyDisk
 from harness.cases.first_mount import mount_once
 from harness.cases.ledger import Key, Ledger, PlannedCase, line_up, next_in_turn
-from harness.cases.listing import groups_of
+from harness.cases.listing import groups_of, in_turn
 from harness.cases.pool import Callback, Pool, Task, Worker
 from harness.cases.recording import (
     Recording,
@@ -44,7 +44,6 @@ from harness.cases.recording import (
 )
 from harness.cases.recoveries import keep
 from harness.cases.remote import AnySession
-from harness.cases.selection import in_turn
 from harness.errors import (
     CannotRecord,
     FullDisk,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.cases.examine import Group
-from harness.cases.selection import in_turn
+from harness.cases.listing import in_turn
 from harness.errors import UsageError
 from harness.filesystems.profiles import select_profiles
 from harness.findings.shell import shell_line

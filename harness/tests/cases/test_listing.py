@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.cases.examine import Group
-from harness.cases.selection import in_turn
+from harness.cases.listing import in_turn
 from harness.model import CrashState, History, HistoryStep
 from harness.plan import Budget
 from harness.workloads.load import parse_operation
