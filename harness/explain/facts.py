@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeAlias
 
 from harness.blocks import describe
 from harness.blocks.fields import BlockName, Kind
@@ -16,15 +17,8 @@ from harness.states.legal import NEVER, LegalStates
 from harness.writelog.calls import ProgramCall
 from harness.writelog.times import TimedFlush, TimedWrite, Times
 
-
-@dataclass(frozen=True, slots=True)
-class Flush:
-    """A request that empties the cache of one device: a flush, or a write with PREFLUSH."""
-
-    entry: int
-    submitted: int
-    completed: int
-    device: int = 0
+Flush: TypeAlias = TimedFlush | TimedWrite
+"""A request that empties the cache of one device: a flush, or a write with PREFLUSH."""
 
 
 @dataclass(frozen=True)
@@ -87,10 +81,8 @@ class Facts:
 
     @cached_property
     def flushes(self) -> list[Flush]:
-        of_both: list[TimedFlush | TimedWrite] = [*self.times.flushes]
-        of_both += [w for w in self.times.writes if w.preflush]
-        found = [Flush(f.entry, f.submitted, f.completed, f.device) for f in of_both]
-        return sorted(found, key=lambda f: f.submitted)
+        of_both: list[Flush] = [*self.times.flushes, *(w for w in self.times.writes if w.preflush)]
+        return sorted(of_both, key=lambda f: f.submitted)
 
     def mark(self, text: str) -> int | None:
         """When a mark was made."""

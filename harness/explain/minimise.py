@@ -261,13 +261,7 @@ def _fewest(legal: LegalStates, state: CrashState, visits: Visits) -> CrashState
 
 def _fails(legal: LegalStates, state: CrashState, lost: Iterable[int], visits: Visits) -> bool:
     """Whether the state that has lost these is legal and fails."""
-    try:
-        candidate = legal.losing(state, lost)
-        if legal.lost(candidate) != frozenset(lost):
-            return False
-    except UsageError:
-        return False
-    return visits.fails(candidate)
+    return any(map(visits.fails, _legal_losing(legal, state, frozenset(lost))))
 
 
 def _earliest(

@@ -306,7 +306,7 @@ GUEST_PROGRAMS = {"guest", "in_guest"}
 WIRE = "guests/wire.py"
 TWO_HOMES = {
     "Answer", "Answers", "Cell", "Change", "Check", "Comparison", "Done", "Evidence", "Extent",
-    "Fate", "Finding", "Flush", "Found", "Kernels", "Kind", "Limits", "Line", "Listed", "Mark", "Observed",
+    "Fate", "Finding", "Found", "Kernels", "Kind", "Limits", "Line", "Listed", "Mark", "Observed",
     "Order", "Program", "Record", "Row", "Seen", "Shape", "Site", "Sort", "Standing", "Statement",
     "Sync", "Write",
 }  # fmt: skip
