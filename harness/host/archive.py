@@ -201,6 +201,13 @@ class Archive:
         return ["-c", str(configuration)]
 
 
+def unpack(deb: Path, folder: Path, field: str = "Version") -> str:
+    """Unpack a package below a folder; returns one of its control fields."""
+    subprocess.run(["dpkg-deb", "-x", deb, folder], check=True)
+    asked = ["dpkg-deb", "-f", str(deb), field]
+    return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+
+
 def listed_archives() -> list[Archive]:
     """The suites whose package lists are in the cache."""
     root = cache_dir("archive")

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 from harness.errors import EnvironmentLacks
-from harness.host.archive import Archive
+from harness.host.archive import Archive, unpack
 from harness.host.cache import cache_dir, hold, scratch_folder
 
 _COMPLETE = "complete"
@@ -52,8 +51,7 @@ def fetch_program(program: str, package: str, suites: Sequence[str], release: st
         left, had = [package], {package}
         while left:
             deb = _download(left.pop(0), archives, Path(scratch))
-            subprocess.run(["dpkg-deb", "-x", deb, unpacked], check=True)
-            more = [name for name in _libraries(deb) if name not in had]
+            more = [name for name in _libraries(unpack(deb, unpacked, "Depends")) if name not in had]
             left += more
             had.update(more)
         (unpacked / _COMPLETE).touch()
@@ -78,10 +76,7 @@ def _download(package: str, archives: Sequence[Archive], folder: Path) -> Path:
     return archive.download(package, folder)
 
 
-def _libraries(deb: Path) -> list[str]:
+def _libraries(depends: str) -> list[str]:
     """The libraries that a package depends on, the first of alternatives."""
-    field = subprocess.run(
-        ["dpkg-deb", "-f", str(deb), "Depends"], capture_output=True, text=True, check=True
-    ).stdout
-    names = [re.match(r"\s*([a-z0-9.+-]+)", wanted) for wanted in field.split(",")]
+    names = [re.match(r"\s*([a-z0-9.+-]+)", wanted) for wanted in depends.split(",")]
     return [m[1] for m in names if m and m[1].startswith("lib")]

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import EnvironmentLacks, KernelError, UsageError
-from harness.host.archive import Archive
+from harness.host.archive import Archive, unpack
 from harness.host.cache import cache_dir, hold, scratch_folder
 from harness.host.files import file_hash, json_or_none, write_atomically
 from harness.host.locks import exclusive
@@ -493,9 +493,7 @@ def unpack_source(source: str, scratch: Path, say: Callable[[str], None], folder
     """
     say(f"downloading {source}")
     deb = _source_archive(source).download(source, scratch)
-    field = ["dpkg-deb", "-f", str(deb), "Version"]
-    version = subprocess.run(field, capture_output=True, text=True, check=True).stdout.strip()
-    subprocess.run(["dpkg-deb", "-x", deb, scratch / "deb"], check=True)
+    version = unpack(deb, scratch / "deb")
     archive = next((scratch / "deb/usr/src").glob("*.tar.xz"), None)
     if archive is None:
         raise KernelError(

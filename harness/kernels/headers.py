@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 from harness.errors import EnvironmentLacks, KernelError
-from harness.host.archive import Archive
+from harness.host.archive import Archive, unpack
 from harness.kernels.find import Kernel
 
 
@@ -43,6 +42,4 @@ def _fetch(archive: Archive, package: str, version: str, root: Path, scratch: Pa
         found = archive.download(f"{package}={version}", scratch)
     except EnvironmentLacks as e:
         raise KernelError(f"no headers: {e.what}", e.next_step) from e
-    subprocess.run(["dpkg-deb", "-x", found, root], check=True)
-    asked = ["dpkg-deb", "-f", str(found), "Depends"]
-    return subprocess.run(asked, check=True, capture_output=True, text=True).stdout
+    return unpack(found, root, "Depends")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from harness.errors import EnvironmentLacks, KernelError, UsageError
 from harness.host import elf
-from harness.host.archive import Archive
+from harness.host.archive import Archive, unpack
 from harness.host.cache import cache_dir, scratch_folder
 from harness.host.files import file_hash, write_atomically
 from harness.kernels.pins import Pin, matching, version_in
@@ -178,15 +178,12 @@ def _download(pin: Pin, offer: Offer) -> None:
         for names in pin.needed(package):
             wanted = next((name for name in names if name in offer.known), names[0])
             deb = archive.download(wanted, Path(scratch))
-            subprocess.run(["dpkg-deb", "-x", deb, unpacked], check=True)
-            field = subprocess.run(
-                ["dpkg-deb", "-f", deb, "Version"], capture_output=True, text=True, check=True
-            )
+            version = unpack(deb, unpacked)
         if pin.library and archive.suite:
             _with_library(pin, archive, unpacked, root)
         for directory in _places(unpacked, pin.modules):
             depmod(directory)
-        (unpacked / COMPLETE).write_text(field.stdout)
+        (unpacked / COMPLETE).write_text(f"{version}\n")
         if not root.exists():  # another process may have been faster
             unpacked.rename(root)
 
@@ -194,7 +191,7 @@ def _download(pin: Pin, offer: Offer) -> None:
 def _with_library(pin: Pin, archive: Archive, unpacked: Path, root: Path) -> None:
     """Give a program of another release that release's C library: this machine's may be too old for it."""
     deb = archive.download(pin.library, unpacked.parent)
-    subprocess.run(["dpkg-deb", "-x", deb, unpacked / LIBRARY], check=True)
+    unpack(deb, unpacked / LIBRARY)
     image, loader = only(unpacked, pin.image), _loader(unpacked)
     image.write_bytes(elf.with_interpreter(image.read_bytes(), root / loader.relative_to(unpacked)))
 
