@@ -26,8 +26,8 @@ from harness.cli.options import (
     with_options,
     workloads_option,
 )
-from harness.cli.series import run_series
-from harness.errors import ExitCode, UsageError
+from harness.cli.series import CODES, run_series
+from harness.errors import ExitCode
 from harness.faults.campaign import (
     FaultSeries,
     baseline_runs,
@@ -40,7 +40,7 @@ from harness.faults.campaign import (
 )
 from harness.faults.catalogue import PlantedFault
 from harness.faults.results import DEFAULT_STATES, Campaign, FaultsPlan, kind_of
-from harness.guests.machine import buildable, profile_of
+from harness.guests.machine import buildable, flavour_of
 from harness.kernels.variants import SourceTree, kept_tree
 from harness.report.lines import resume_faults
 from harness.report.words import shown_path
@@ -150,9 +150,7 @@ def _plan(names: tuple[str, ...], given: dict[str, Any]) -> FaultsPlan:
 
 
 def _carry_out(plan: FaultsPlan, path: Path) -> ExitCode:
-    flavour = profile_of(plan.machine).build
-    if flavour is None:
-        raise UsageError(f"no kernels are built for {plan.machine}", f"one of: {', '.join(buildable())}")
+    flavour = flavour_of(plan.machine)
     chosen = chosen_faults(plan)
 
     def fits(source: SourceTree) -> None:
@@ -166,10 +164,7 @@ def _carry_out(plan: FaultsPlan, path: Path) -> ExitCode:
 
 def exit_code(campaign: Campaign) -> ExitCode:
     """What the page says, but for an interrupt."""
-    return ExitCode.INTERRUPTED if campaign.interrupted else _CODES[kind_of(campaign)]
-
-
-_CODES = {"fail": ExitCode.INCONSISTENT, "unknown": ExitCode.UNDECIDED, "pass": ExitCode.CONSISTENT}
+    return ExitCode.INTERRUPTED if campaign.interrupted else CODES[kind_of(campaign)]
 
 
 def _list(chosen: list[PlantedFault]) -> ExitCode:

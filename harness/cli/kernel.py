@@ -15,7 +15,7 @@ from harness.cli.guard import guarded
 from harness.cli.options import OneOf, bounded
 from harness.errors import EnvironmentLacks, PowercutError, UsageError
 from harness.filesystems.profiles import recovery_files
-from harness.guests.machine import buildable, profile_of
+from harness.guests.machine import buildable, flavour_of
 from harness.host.archive import listed_archives
 from harness.host.cache import cache_dir
 from harness.kernels.build import build
@@ -67,9 +67,7 @@ def kernel_build(source: str | None, named: str | None, machine: str, jobs: int,
         wanted = f"linux-source-{series[1]}"
     _need_source(wanted)
     path = cache_dir() / f"build-{machine}.log"
-    flavour = profile_of(machine).build
-    if flavour is None:
-        raise UsageError(f"no kernels are built for {machine}", f"one of: {', '.join(buildable())}")
+    flavour = flavour_of(machine)
     say = functools.partial(console.print, highlight=False)
     if coverage:
         with kept_tree(wanted, machine, flavour, jobs, say) as tree:

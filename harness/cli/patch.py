@@ -32,7 +32,7 @@ from harness.errors import ExitCode, NothingToAsk, UsageError
 from harness.explain.explain import Explainer, explain
 from harness.faults.results import Detection
 from harness.findings.repro import repro_context
-from harness.guests.machine import buildable, profile_of
+from harness.guests.machine import buildable, flavour_of
 from harness.host.text import named_few
 from harness.kernels.build import BuildFails, Flavour
 from harness.kernels.commits import CommitTree, commit_tree
@@ -152,9 +152,7 @@ def patch_command(tree: Path | None, commits: str, **given: Any) -> ExitCode:
 
 
 def _flavour(machine: str, config: Sequence[str]) -> Flavour:
-    flavour = profile_of(machine).build
-    if flavour is None:
-        raise UsageError(f"no kernels are built for {machine}", f"one of: {', '.join(buildable())}")
+    flavour = flavour_of(machine)
     for path in config:
         for number, line in enumerate(Path(path).read_text(errors="replace").splitlines(), 1):
             if not _OPTION.fullmatch(line.strip()):

@@ -23,7 +23,7 @@ from harness.cli.options import (
     with_options,
     workloads_option,
 )
-from harness.cli.series import run_series
+from harness.cli.series import CODES, run_series
 from harness.errors import ExitCode
 from harness.filesystems.profiles import select_profiles
 from harness.model.schedules import with_schedules
@@ -94,10 +94,7 @@ def _carry_out(path: Path) -> ExitCode:
 
 def exit_code(recall: Recall) -> ExitCode:
     """The exit code for a series."""
-    return ExitCode.INTERRUPTED if recall.interrupted else _CODES[kind_of(recall)]
-
-
-_CODES = {"fail": ExitCode.INCONSISTENT, "unknown": ExitCode.UNDECIDED, "pass": ExitCode.CONSISTENT}
+    return ExitCode.INTERRUPTED if recall.interrupted else CODES[kind_of(recall)]
 
 
 def _list(chosen: list[Bug]) -> ExitCode:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from harness.cli.console import console
-from harness.errors import EnvironmentLacks, UsageError
+from harness.errors import EnvironmentLacks, ExitCode, UsageError
 from harness.host.progress import progress_for
 from harness.kernels.find import look_up_kernel
 from harness.kernels.packages import cached_packages, offered
@@ -18,6 +18,9 @@ from harness.report.page import Page
 from harness.report.words import shown_path
 from harness.series.journal import DoneT, End
 from harness.series.work import Series, carry_out
+
+CODES = {"fail": ExitCode.INCONSISTENT, "unknown": ExitCode.UNDECIDED, "pass": ExitCode.CONSISTENT}
+"""The exit code for the kind of a page."""
 
 
 def absolute_kernels(names: Iterable[str]) -> list[str]:

@@ -267,6 +267,13 @@ def profile_of(name: str) -> MachineProfile:
     return _profile(_folder() / f"{name}.toml")
 
 
+def flavour_of(name: str) -> Flavour:
+    """How kernels are built for a machine. Raises UsageError for one for which none are."""
+    if (flavour := profile_of(name).build) is None:
+        raise UsageError(f"no kernels are built for {name}", f"one of: {', '.join(buildable())}")
+    return flavour
+
+
 def machine_of(name: str, accel: str = "") -> Machine:
     """The machine of that name; if `accel` is empty, with the accelerator that works everywhere."""
     profile = profile_of(name)

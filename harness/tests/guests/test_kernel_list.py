@@ -10,7 +10,7 @@ import pytest
 
 from harness.errors import EnvironmentLacks
 from harness.guests.kernel_list import KernelRow, row_of
-from harness.guests.machine import profile_of
+from harness.guests.machine import flavour_of
 from harness.host.archive import Archive
 from harness.kernels import build
 from harness.kernels.build import Built
@@ -56,8 +56,7 @@ def test_a_kernel_without_modules_is_told_with_what_is_missing() -> None:
 
 def test_what_is_cached_is_told_with_the_uml_of_its_source(cache: Path) -> None:
     """Of another version's source, UML does not judge it."""
-    flavour = profile_of("uml").build
-    assert flavour is not None
+    flavour = flavour_of("uml")
     for version in ("7.2.9", "7.2.12"):
         folder = cache / f"kernels/linux-image-{version}+deb13-amd64"
         folder.mkdir(parents=True)

@@ -15,7 +15,7 @@ import pytest
 
 from harness.errors import EnvironmentLacks, KernelError, UsageError
 from harness.guests.guest_specs import booted_kernel, spec_of
-from harness.guests.machine import machine_of, profile_of
+from harness.guests.machine import flavour_of, machine_of
 from harness.host.archive import Archive
 from harness.host.resources import resource
 from harness.kernels import build as kernel_build
@@ -36,10 +36,6 @@ from harness.tests.report.demo import run_info
 from harness.tests.there import there
 
 VERSION = "6.12.117-1~deb12u1"
-
-
-def flavour_of(machine: str) -> Flavour:
-    return there(profile_of(machine).build)
 
 
 def kept(cache: Path, folder: str, built: Built) -> Path:

@@ -15,7 +15,7 @@ from rich.console import Console
 from harness.guests import qemu
 from harness.guests.disk import find_binary
 from harness.guests.guest_specs import built_kernel
-from harness.guests.machine import profile_of
+from harness.guests.machine import flavour_of
 from harness.guests.session import find_agent
 from harness.guests.uml import has_driver
 from harness.host.progress import Lines
@@ -54,8 +54,7 @@ def uml_kernel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = built_kernel("uml", find_kernel("debian-6.12").package_version)
     if found and has_driver(found.image):
         return found.image
-    flavour = profile_of("uml").build
-    assert flavour is not None
+    flavour = flavour_of("uml")
     log = tmp_path_factory.mktemp("kernel") / "build.log"
     how = ("linux-source-6.12", "uml", flavour, os.cpu_count() or 1)
     with needed():

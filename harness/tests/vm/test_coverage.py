@@ -9,7 +9,7 @@ import pytest
 
 from harness.filesystems.profiles import recovery_files
 from harness.findings.compare import compare
-from harness.guests.machine import profile_of
+from harness.guests.machine import flavour_of
 from harness.kernels.find import find_kernel
 from harness.kernels.instrumented import instrument, instrumented_kernel
 from harness.kernels.variants import kept_tree
@@ -25,8 +25,7 @@ CASE = {"configurations": ["ext4/fast_commit"], "workloads": ["append-fsync"], "
 @pytest.fixture(scope="session")
 def noting_kernel() -> Path:
     """One of the source of debian-6.12; built where it is not in the cache, which takes minutes."""
-    flavour = profile_of("uml").build
-    assert flavour is not None
+    flavour = flavour_of("uml")
     version = find_kernel("debian-6.12").package_version
     if found := instrumented_kernel("uml", flavour, version, recovery_files()):
         return found

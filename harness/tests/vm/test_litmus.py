@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from harness.faults.catalogue import faults
-from harness.guests.machine import profile_of
+from harness.guests.machine import flavour_of
 from harness.kernels.variants import kept_tree
 from harness.litmus.results import Litmus, LitmusPlan, Standing
 from harness.litmus.work import LitmusSeries, create, load_plan
@@ -60,8 +60,7 @@ def test_a_planted_fault_turns_what_always_held_into_a_broken_promise(
     uml_kernel: Path, tmp_path: Path
 ) -> None:
     """The commit record is written without FUA: fsync returns while it is in the volatile cache."""
-    flavour = profile_of("uml").build
-    assert flavour is not None
+    flavour = flavour_of("uml")
     with kept_tree("linux-source-6.12", "uml", flavour, 2, print) as tree:
         image = tree.variant(faults()["commit-no-fua"].edits)
         litmus = table(str(image), [SYNCED], tmp_path)

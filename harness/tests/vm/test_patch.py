@@ -13,7 +13,7 @@ import pytest
 from harness.cli.patch import exit_code, explained
 from harness.errors import ExitCode
 from harness.faults.catalogue import faults
-from harness.guests.machine import profile_of
+from harness.guests.machine import flavour_of
 from harness.kernels.commits import CommitRange, Revision
 from harness.kernels.variants import KeptTree, kept_tree
 from harness.patches.questions import Stage
@@ -51,8 +51,7 @@ class Commits:
 
 
 def test_the_commit_that_loses_a_flush_is_named_and_explained(uml_kernel: Path, tmp_path: Path) -> None:
-    flavour = profile_of("uml").build
-    assert flavour is not None
+    flavour = flavour_of("uml")
     plan = PatchPlan(
         tree="linux",
         base=(BASE, "base"),

@@ -11,7 +11,7 @@ import pytest
 from harness.cli.patch import explained
 from harness.faults.campaign import detection_of
 from harness.faults.catalogue import faults
-from harness.guests.machine import profile_of
+from harness.guests.machine import flavour_of
 from harness.kernels.variants import kept_tree
 from harness.plan import Budget, Plan
 from harness.report.results import results
@@ -29,8 +29,7 @@ operations = ["open-tmpfile . @h", "append @h 5000", "fsync @h", "link @h f", "f
 
 
 def kernel_with(fault: str) -> Path:
-    flavour = profile_of("uml").build
-    assert flavour is not None
+    flavour = flavour_of("uml")
     with kept_tree("linux-source-6.12", "uml", flavour, 2, print) as tree:
         return tree.variant(faults()[fault].edits)
 
