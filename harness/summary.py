@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from harness.errors import ExitCode, StoreError
 from harness.expectations import Expectation
+from harness.grouping import by_key
 from harness.model import CaseId
 from harness.plan import Plan
 from harness.store import RunStore
@@ -191,9 +192,7 @@ class Summary:
 
 def summarise(store: RunStore) -> Summary:
     """Read everything a report needs except the timelines."""
-    findings: dict[CaseId, list[Finding]] = {}
-    for finding in store.findings():
-        findings.setdefault(finding.case, []).append(finding)
+    findings = by_key((finding.case, finding) for finding in store.findings())
     cases = tuple(
         CaseSummary(
             record.info,

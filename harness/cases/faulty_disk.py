@@ -21,6 +21,7 @@ from harness.cases.examine import Examiner, Group, JudgedGroup, judge_group
 from harness.cases.exploration import Exploration, Report
 from harness.cases.remote import AnySession
 from harness.cases.requests_seen import FaultTarget, RequestsSeen
+from harness.grouping import by_key
 from harness.model import CrashState, FaultKind, Outcome, Verdict
 from harness.oracles.honesty import NOT_ASKED, UNDECIDED, seen
 from harness.plan import Budget
@@ -71,9 +72,7 @@ def _in_turn(cells: Mapping[tuple[str, str], Sequence[FaultInjection]]) -> Itera
     """One of each cell, then another. A mount reads blocks of many kinds before it writes the first one, so
     cells follow one another as their faults do in turn: a short time would go to reads alone.
     """
-    faults: dict[str, list[Sequence[FaultInjection]]] = defaultdict(list)
-    for (fault, _), injections in cells.items():
-        faults[fault].append(injections)
+    faults = by_key((fault, injections) for (fault, _), injections in cells.items())
     return _one_of_each(_one_of_each(faults.values()))
 
 

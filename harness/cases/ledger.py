@@ -29,6 +29,7 @@ from harness.cases import application
 from harness.cases.examine import Examiner, Group, JudgedGroup
 from harness.cases.recording import NOTHING_KNOWN, Recording
 from harness.filesystems.profile import Profile
+from harness.grouping import by_key
 from harness.host.progress import Progress
 from harness.model import (
     CaseId,
@@ -148,9 +149,7 @@ def is_decided(store: RunStore, record: CaseRecord) -> bool:
 
 def breadth_first(cases: Iterable[PlannedCase]) -> list[PlannedCase]:
     """A workload in all modes before the next one: a run that ends early has looked at every mode."""
-    rounds: dict[str, list[PlannedCase]] = {}
-    for case in cases:
-        rounds.setdefault(case.workload.name, []).append(case)
+    rounds = by_key((case.workload.name, case) for case in cases)
     return [case for together in rounds.values() for case in together]
 
 

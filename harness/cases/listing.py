@@ -6,11 +6,11 @@ closer and closer together.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from harness.cases.examine import Examiner, Group
 from harness.cases.exploration import TimeCoverage, listed
+from harness.grouping import by_key
 from harness.model import CrashState, History
 from harness.plan import Budget
 from harness.states import enumerate_states
@@ -29,9 +29,7 @@ def groups_of(fault_models: Iterable[str], examiner: Examiner) -> list[Group]:
 
 def group_by_content(states: Sequence[CrashState], hashes: Sequence[str]) -> list[Group]:
     """Group states of equal content, in the order of each group's first state."""
-    groups: dict[str, list[CrashState]] = defaultdict(list)
-    for state, content_hash in zip(states, hashes, strict=True):
-        groups[content_hash].append(state)
+    groups = by_key((content_hash, state) for state, content_hash in zip(states, hashes, strict=True))
     return [Group(h, tuple(s)) for h, s in groups.items()]
 
 

@@ -73,6 +73,7 @@ from harness.filesystems.existing import look_at, need_made
 from harness.filesystems.layers import EXISTING
 from harness.filesystems.profile import Profile
 from harness.filesystems.profiles import ANY, select_profiles
+from harness.grouping import by_key
 from harness.guests.guest_specs import booted_kernel, need_clock, recording_machine
 from harness.guests.machine import Boot, machine_of
 from harness.host.console import OutputClosed
@@ -799,9 +800,7 @@ def _show(plan: Plan, given: Mapping[str, Any]) -> ExitCode:
     console.say(f"kernel: {title_of(kernel)} ({kernel.image})")
     for module in asked.kernel.replaced:
         console.say(f"module: {module}, in place of the kernel's own")
-    by_mode: dict[str, list[str]] = {}
-    for profile, workload in cases:
-        by_mode.setdefault(profile.name, []).append(workload.name)
+    by_mode = by_key((profile.name, workload.name) for profile, workload in cases)
     for profile in {p.name: p for p, _ in cases}.values():
         of = by_mode[profile.name]
         text = (

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from harness.explain.effects import Change, Effects, Sort, distinct
 from harness.explain.program import Gap, Order, Program
+from harness.grouping import by_key
 from harness.oracles.surface import telling_line
 from harness.ruled.judging import Judging
 from harness.rules import micro
@@ -334,10 +335,7 @@ def _as_told(text: str) -> str:
 
 
 def _by_file(changes: Sequence[Change]) -> list[list[Change]]:
-    files: dict[int, list[Change]] = {}
-    for c in changes:
-        files.setdefault(c.inode, []).append(c)
-    return list(files.values())
+    return [*by_key((c.inode, c) for c in changes).values()]
 
 
 def _some(changes: Sequence[Sequence[micro.Micro]]) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from harness.errors import UsageError
 from harness.findings.ddmin import ddmin
+from harness.grouping import by_key
 from harness.model import CrashState
 from harness.states.legal import LegalStates
 
@@ -245,9 +246,7 @@ def _fewest(legal: LegalStates, state: CrashState, visits: Visits) -> CrashState
         return state
     if _fails(legal, state, (), visits):
         return legal.losing(state, ())
-    of_entry: dict[int, list[int]] = {}
-    for n in sorted(lost):
-        of_entry.setdefault(legal.chunks[n].entry, []).append(n)
+    of_entry = by_key((legal.chunks[n].entry, n) for n in sorted(lost))
 
     def holds(entries: Sequence[int]) -> bool:
         return _fails(legal, state, [n for e in entries for n in of_entry[e]], visits)

@@ -29,6 +29,7 @@ from harness.explain.effects import (
     syncs,
     word_of,
 )
+from harness.grouping import by_key
 from harness.host.text import first_few
 from harness.model import FileKind, Tree, TreeEntry
 from harness.writelog.calls import ProgramCall, ProgramCalls
@@ -663,10 +664,7 @@ def is_told(changes: Sequence[Change]) -> bool:
 
 
 def _wanted_of_each(changes: Sequence[Change]) -> list[list[str]]:
-    files: dict[int, list[Change]] = {}
-    for c in changes:
-        files.setdefault(c.inode, []).append(c)
-    return [_wanted(own) for own in files.values()]
+    return [*map(_wanted, by_key((c.inode, c) for c in changes).values())]
 
 
 def _wanted(changes: Sequence[Change]) -> list[str]:

@@ -27,6 +27,7 @@ from harness.findings.causes import Cause, CauseMember, by_cause
 from harness.findings.experiment import Equipment, Violated, open_equipment, violations
 from harness.findings.shrink import Shrunk, workload_file
 from harness.findings.simplify import Operations, minimal
+from harness.grouping import by_key
 from harness.guests.disk import find_binary
 from harness.guests.guest_specs import built_kernel, recording_machine
 from harness.guests.machine import profile_of
@@ -432,10 +433,7 @@ def _shown_again(member: CauseMember) -> bool:
 
 
 def _by_mode(work: Sequence[tuple[RunStore, Suspect]]) -> dict[tuple[RunStore, str], list[Suspect]]:
-    found: dict[tuple[RunStore, str], list[Suspect]] = {}
-    for store, suspect in work:
-        found.setdefault((store, suspect.case.configuration), []).append(suspect)
-    return found
+    return by_key(((store, suspect.case.configuration), suspect) for store, suspect in work)
 
 
 def _words(member: CauseMember) -> str:

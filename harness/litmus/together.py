@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from harness.grouping import by_key
 from harness.kernels.find import told_apart
 from harness.litmus.results import Litmus, OnMode, Standing
 from harness.report.page import Cell
@@ -38,18 +39,12 @@ _WEAKER: Mapping[Standing, Standing] = {
 
 def by_filesystem(litmus: Litmus) -> dict[str, list[OnMode]]:
     """The columns of each file system, in the order of the table."""
-    found: dict[str, list[OnMode]] = {}
-    for column in litmus.shown.values():
-        found.setdefault(column.mode.partition("/")[0], []).append(column)
-    return found
+    return by_key((column.mode.partition("/")[0], column) for column in litmus.shown.values())
 
 
 def by_kernel(columns: Sequence[OnMode]) -> dict[str, list[OnMode]]:
     """The columns of each mode: one for each kernel."""
-    found: dict[str, list[OnMode]] = {}
-    for column in columns:
-        found.setdefault(column.mode, []).append(column)
-    return found
+    return by_key((column.mode, column) for column in columns)
 
 
 def together(columns: Sequence[OnMode], program: str) -> Cell:

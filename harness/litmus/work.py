@@ -13,6 +13,7 @@ import msgspec
 from harness.errors import UsageError
 from harness.filesystems.existing import need_made
 from harness.filesystems.profiles import select_profiles
+from harness.grouping import by_key
 from harness.host.files import write_atomically
 from harness.kernels.find import build_of, look_up_kernel
 from harness.litmus.page import markdown, page_of
@@ -117,9 +118,7 @@ class LitmusSeries(Series[OnMode]):
 
     def keep(self, item: Item, store: RunStore, summary: Summary) -> OnMode:
         mode, kernel = next(c for c in self.plan.columns if self.plan.column(*c) == item.name)
-        of: dict[str, list[CaseSummary]] = {}
-        for case in summary.cases:
-            of.setdefault(without_schedule(case.case.workload)[0], []).append(case)
+        of = by_key((without_schedule(case.case.workload)[0], case) for case in summary.cases)
         of_kernel = summary.info.kernel
         cells = [self._cell(mode, p, of.get(p.name, []), store) for p in self._programs]
         return OnMode(

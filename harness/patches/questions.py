@@ -14,6 +14,7 @@ from harness.filesystems.layers import Layer, layers
 from harness.filesystems.profile import Profile
 from harness.filesystems.profiles import profiles, select_profiles
 from harness.filesystems.stacks import stacks
+from harness.grouping import by_key
 from harness.host.resources import resource
 from harness.host.text import named_few
 from harness.model import bounds
@@ -179,11 +180,7 @@ def _own_workloads(
 
     told = [(m.workloads, m.name) for m in found if _runs_alone(m, changed, diff)]
     told += [(m.layer.workloads, m.name) for m in found if m.layer and changes(m.layer)]
-    own: dict[tuple[str, ...], list[str]] = {}
-    for workloads, name in told:
-        if workloads:
-            own.setdefault(workloads, []).append(name)
-    return own
+    return by_key((workloads, name) for workloads, name in told if workloads)
 
 
 def _operations(changed: Iterable[str], diff: Diff, modes: int) -> tuple[str, ...]:

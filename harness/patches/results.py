@@ -13,6 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from harness.faults.results import Detection, Trial
+from harness.grouping import by_key
 from harness.kernels.commits import CommitRange, Revision
 from harness.model import bounds
 from harness.model.schedules import without_schedule
@@ -442,7 +443,5 @@ def grouped(seen: Iterable[Broken]) -> dict[Found, tuple[Broken, ...]]:
     """Findings by oracle and symptom, those of the case with the fewest states first. States count in
     powers of two: each recording has a few more or fewer, and the case that is named should be the same.
     """
-    found: dict[Found, list[Broken]] = {}
-    for d in seen:
-        found.setdefault((d.oracle, d.symptom), []).append(d)
+    found = by_key(((d.oracle, d.symptom), d) for d in seen)
     return {key: tuple(sorted(ds, key=lambda d: (d.of.bit_length(), d.case))) for key, ds in found.items()}

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from harness.grouping import by_key
 from harness.model import CrashState
 from harness.oracles.honesty import NOT_ASKED, UNDECIDED, Seen
 from harness.report.lines import reproduce
@@ -44,10 +45,7 @@ def faulty_disk_tables(cases: Iterable[CaseInfo], source: str) -> list[tuple[str
     """The tables of a run: of each mode, in a line what it is of, and its rows. `source`: its path for
     commands.
     """
-    by_mode: dict[str, list[CaseInfo]] = {}
-    for info in cases:
-        if info.disk is not None:
-            by_mode.setdefault(info.case.configuration, []).append(info)
+    by_mode = by_key((info.case.configuration, info) for info in cases if info.disk is not None)
     return [(mode, faulty_disk_words(infos), _rows(infos, source)) for mode, infos in by_mode.items()]
 
 

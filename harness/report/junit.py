@@ -19,6 +19,7 @@ from datetime import UTC
 from typing import Literal, NamedTuple
 
 from harness.errors import ExitCode
+from harness.grouping import by_key
 from harness.host.text import indented, one_line, printable
 from harness.known.words import NEW
 from harness.model import CaseId
@@ -51,9 +52,7 @@ def cases_xml(name: str, suites: Mapping[str, Sequence[TestCase]]) -> str:
 
 def junit_xml(summary: Summary, source: str) -> str:
     """The run as JUnit XML. `source`: the run's path for reproduce commands."""
-    by_mode: dict[tuple[str, str], list[CaseSummary]] = {}
-    for case in summary.cases:
-        by_mode.setdefault((case.case.filesystem, case.case.mode), []).append(case)
+    by_mode = by_key(((case.case.filesystem, case.case.mode), case) for case in summary.cases)
     whole = _Whole(shell_code(summary) is ExitCode.TIME_UP, {c.case for c in summary.missing})
     suites = [_suite_of(summary, cases, source, whole) for cases in by_mode.values()]
     if why := red_as_a_whole(summary):

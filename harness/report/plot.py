@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from harness.grouping import by_key
 from harness.measurements.results import Curve, Ratio, Spread
 
 PLOT_WIDTH, PLOT_HEIGHT = 760, 300
@@ -94,10 +95,7 @@ def bar(figure: Spread, highest: float) -> Bar | None:
 
 def plots(series: Sequence[Curve]) -> list[Plot]:
     """Curves grouped by `plot`, in order of first appearance."""
-    together: dict[str, list[Curve]] = {}
-    for s in series:
-        if s.points:
-            together.setdefault(s.plot, []).append(s)
+    together = by_key((s.plot, s) for s in series if s.points)
     return [_plot(title, members) for title, members in together.items()]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from harness.grouping import by_key
 from harness.report.page import Cell, Line, Page, PageTable, Section
 from harness.report.words import number, plural
 from harness.store.recovery_code import CodeLine, RecoveryCode
@@ -61,10 +62,7 @@ def headline(code: RecoveryCode) -> str:
 
 def unreached_by_file(code: RecoveryCode) -> dict[str, list[str]]:
     """The functions that no crash state reached, by their file."""
-    found: dict[str, list[str]] = {}
-    for file, function in code.unreached:
-        found.setdefault(file, []).append(function)
-    return found
+    return by_key(code.unreached)
 
 
 def in_words(code: RecoveryCode) -> str:

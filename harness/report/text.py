@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from harness.grouping import by_key
 from harness.host.console import SafeConsole
 from harness.host.text import indented, one_line
 from harness.model import CaseId
@@ -297,10 +298,7 @@ def _expected(summary: Summary, source: str) -> Iterator[Text]:
     known = [(f.expectation, f) for f in summary.findings if f.expectation]
     for expectation in dict.fromkeys(e for e, _ in known):
         yield _line("", f"expected failures ({expectation.origin}): {expectation.reason}")
-        by_case: dict[CaseId, list[Finding]] = {}
-        for e, f in known:
-            if e == expectation:
-                by_case.setdefault(f.case, []).append(f)
+        by_case = by_key((f.case, f) for e, f in known if e == expectation)
         for case, findings in by_case.items():
             oracles = Counter(f.oracle for f in findings)
             said = ", ".join(f"{oracle} x{count}" for oracle, count in oracles.most_common())

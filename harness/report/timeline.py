@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from harness.grouping import by_key
 from harness.host.text import first_few
 from harness.model import SECTOR_BYTES, Verdict
 from harness.report.words import device_of, number, plural
@@ -244,9 +245,7 @@ def _calls(calls: Sequence[DrawnCall], scale: _Scale) -> tuple[Shape, ...]:
     """A bar from the begin of each call to its return; calls that begin on the same pixels are one. Long ones
     lie behind.
     """
-    cells: dict[int, list[DrawnCall]] = {}
-    for call in calls:
-        cells.setdefault(int(scale.x(call.begin) / _CELL_WIDTH), []).append(call)
+    cells = by_key((int(scale.x(call.begin) / _CELL_WIDTH), call) for call in calls)
     shapes = [_calls_cell(cell, scale) for cell in cells.values()]
     return tuple(sorted(shapes, key=lambda s: (-s.width, s.x)))
 
@@ -491,9 +490,7 @@ def _strip_shape(run: _Points, scale: _Scale, y: float) -> Shape:
 
 
 def _markers(findings: Sequence[Finding], scale: _Scale) -> tuple[Marker, ...]:
-    by_prefix: dict[int, list[Finding]] = {}
-    for finding in findings:
-        by_prefix.setdefault(finding.state.prefix, []).append(finding)
+    by_prefix = by_key((finding.state.prefix, finding) for finding in findings)
     return tuple(
         Marker(
             _px(scale.x(prefix)),

@@ -14,6 +14,7 @@ from typing import TypeAlias
 from harness.errors import ExitCode, WriteLogError
 from harness.expectations import IN_BASELINE, Expectation, first_match, known_losses
 from harness.filesystems.profiles import ANY, profiles
+from harness.grouping import by_key
 from harness.known.base import KnownBug, installed, version_of
 from harness.known.words import brief, details, named
 from harness.model import CaseId, CrashState, EntryFlag, LogEntry, Part, Violation
@@ -192,9 +193,7 @@ def machine_name(info: RunInfo) -> str:
 
 def modes(summary: Summary) -> dict[str, tuple[CaseSummary, ...]]:
     """Cases by configuration (`ext4/ordered`), in the order of the run."""
-    found: dict[str, list[CaseSummary]] = {}
-    for case in summary.cases:
-        found.setdefault(case.case.configuration, []).append(case)
+    found = by_key((c.case.configuration, c) for c in summary.cases)
     return {name: tuple(cases) for name, cases in found.items()}
 
 
@@ -470,10 +469,7 @@ def _own_checks(summary: Summary, verdict: CaseVerdict) -> list[str]:
     """What workloads lost, by their own checks: `my-db lost or damaged what it acknowledged on 3 of 3 file
     systems, says its own check`.
     """
-    ran: dict[str, list[CaseSummary]] = {}
-    for c in summary.cases:
-        if not c.was_not_run:
-            ran.setdefault(c.case.family, []).append(c)
+    ran = by_key((c.case.family, c) for c in summary.cases if not c.was_not_run)
     where = {
         name: [c for c in cases if c.verdict is verdict and only_own_check_failed(c)]
         for name, cases in ran.items()
@@ -484,9 +480,7 @@ def _own_checks(summary: Summary, verdict: CaseVerdict) -> list[str]:
         return [
             f"{len(where)} workloads lost or damaged what they acknowledged, say their own checks{expected}"
         ]
-    there: dict[str, list[str]] = {}
-    for name, cases in where.items():
-        there.setdefault(_places(cases, ran[name]), []).append(name)
+    there = by_key((_places(cases, ran[name]), name) for name, cases in where.items())
     return [f"{_lost_there(names, place)}{expected}" for place, names in there.items()]
 
 
@@ -884,10 +878,7 @@ def grouped(findings: Iterable[Finding]) -> list[tuple[Finding, ...]]:
     """Findings of one case that are shown at the same crash state, which are probably of one cause, together;
     in the order in which they come.
     """
-    found: dict[tuple[CaseId, CrashState], list[Finding]] = {}
-    for f in findings:
-        found.setdefault((f.case, f.state), []).append(f)
-    return [tuple(together) for together in found.values()]
+    return [*map(tuple, by_key(((f.case, f.state), f) for f in findings).values())]
 
 
 def is_shown(violation: Violation) -> bool:
@@ -930,11 +921,7 @@ def together(cases: Iterable[CaseSummary]) -> list[tuple[str, tuple[CaseSummary,
 
 def doubts(summary: Summary) -> list[tuple[str, list[CaseSummary]]]:
     """Why a check may find nothing, each with the cases that ran it."""
-    found: dict[str, list[CaseSummary]] = {}
-    for c in summary.cases:
-        if c.info.doubt:
-            found.setdefault(c.info.doubt, []).append(c)
-    return list(found.items())
+    return [*by_key((c.info.doubt, c) for c in summary.cases if c.info.doubt).items()]
 
 
 def xpass(expectation: Expectation, summary: Summary) -> str:
