@@ -24,14 +24,15 @@ from harness.report.page import Cell, Finding, Line, Page, PageTable, Section
 from harness.report.pages import sentence
 from harness.report.words import asked_states, number, plural, seconds
 
-_ORDER = (Status.MISSED, Status.UNDECIDED, Status.NOT_TRIED, Status.EQUIVALENT, Status.FOUND)
 _CLASSES = {
-    Status.FOUND: "pass",
     Status.MISSED: "fail",
     Status.UNDECIDED: "unknown",
-    Status.EQUIVALENT: "xfail",
     Status.NOT_TRIED: "not-run",
+    Status.EQUIVALENT: "xfail",
+    Status.FOUND: "pass",
 }
+"""What was not found comes first."""
+_ORDER = [*_CLASSES]
 
 
 _ABOUT = (

@@ -242,14 +242,18 @@ def _not_found(fault: PlantedFault, trial: Trial, baseline: Trial) -> tuple[Stat
         left = "did not run it" if was_asked else "is asked next"
         undecided[case] = asked if why else f"the unmodified kernel {left}"
     if undecided:
-        case, why = next(iter(undecided.items()))
-        more = f" (and {len(undecided) - 1} more cases)" if len(undecided) > 1 else ""
-        return Status.UNDECIDED, f"{case}: {why}{more}"
+        return Status.UNDECIDED, first_of(undecided)
     if not trial.cases:
         return Status.UNDECIDED, "no case was decided"
     if fault.equivalent:
         return Status.EQUIVALENT, fault.equivalent
     return Status.MISSED, "; ".join(filter(None, (fault.gap, _uncredited(trial, baseline))))
+
+
+def first_of(undecided: Mapping[str, str]) -> str:
+    """The first case that was not decided, why, and how many more there are."""
+    case, why = next(iter(undecided.items()))
+    return f"{case}: {why}" + (f" (and {len(undecided) - 1} more cases)" if len(undecided) > 1 else "")
 
 
 def _uncredited(trial: Trial, baseline: Trial) -> str:

@@ -24,12 +24,6 @@ from harness.rules.answers import Tried
 from harness.rules.calls import Notes, UnreadableNotes, notes_of
 from harness.rules.trees import Entry, Files, wire_pieces
 
-_KINDS = {
-    "file": ChangeKind.FILE,
-    "directory": ChangeKind.DIRECTORY,
-    "symlink": ChangeKind.SYMLINK,
-    "link": ChangeKind.LINK,
-}
 _NOTED = "/tmp/powercut-noted-bytes"  # noqa: S108 - in a guest: `BYTES` of vms/agent/src/whole.rs
 NOTES_MAX_BYTES = wire.LIMITS["FRAME_BYTES"]
 """The most that a guest notes of a program's calls: they come in one frame."""
@@ -179,7 +173,7 @@ def _made(path: str, entry: Entry) -> wire.TreeChange:
     mode, uid, gid = entry.owner
     return wire.TreeChange(
         path=os.fsencode(path),
-        kind=_KINDS[entry.kind],
+        kind=ChangeKind(entry.kind),
         mode=mode,
         uid=uid,
         gid=gid,

@@ -12,14 +12,7 @@ from harness.regressions.results import BugOutcome, Recall, Row, kind_of
 from harness.report.page import Cell, Finding, Line, Page, PageTable, Section
 from harness.report.words import asked_states, plural, shown_path
 
-_ORDER = (
-    BugOutcome.FOUND,
-    BugOutcome.OWN,
-    BugOutcome.MISSED,
-    BugOutcome.UNKNOWN,
-    BugOutcome.NOT_RUN,
-    BugOutcome.NO_MODE,
-)
+_ORDER = [*BugOutcome]
 _CLASSES = {
     BugOutcome.FOUND: "pass",
     BugOutcome.OWN: "xfail",

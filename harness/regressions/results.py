@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from harness.faults.results import Detection, Trial, is_not_of
+from harness.faults.results import Detection, Trial, first_of, is_not_of
 from harness.model.bounds import Jobs
 from harness.plan import Budget
 from harness.regressions.catalogue import Bug
@@ -134,7 +134,7 @@ def _outcome(
     if None in before:
         return BugOutcome.NOT_RUN, (), ""
     if undecided := {case: why for t in before if t for case, why in t.undecided.items()}:
-        return BugOutcome.UNKNOWN, (), _first(undecided)
+        return BugOutcome.UNKNOWN, (), first_of(undecided)
     if not any(t.cases for t in before if t):
         return BugOutcome.UNKNOWN, (), f"{bug.before}: no case was decided"
     return _compared(bug, could)
@@ -175,13 +175,8 @@ def _after(after: Iterable[Trial | None]) -> tuple[str, bool | None]:
     if failed := next((t.failed for t in trials if t and t.failed), ""):
         return f"UNKNOWN: {failed}", None
     if undecided := {case: why for t in trials if t for case, why in t.undecided.items()}:
-        return f"UNKNOWN: {_first(undecided)}", None
+        return f"UNKNOWN: {first_of(undecided)}", None
     return ("not run", None) if None in trials else ("silent", True)
-
-
-def _first(undecided: dict[str, str]) -> str:
-    case, why = next(iter(undecided.items()))
-    return f"{case}: {why}" + (f" (and {len(undecided) - 1} more cases)" if len(undecided) > 1 else "")
 
 
 def with_shared(rows: Iterable[Row]) -> tuple[Row, ...]:
