@@ -13,6 +13,7 @@ from harness.blocks import describe
 from harness.blocks.fields import BlockName, Kind
 from harness.explain.program import Program
 from harness.model import SECTOR_BYTES, CrashState, History, Operation, OperationKind
+from harness.oracles.timeline import OF_ALL
 from harness.states.legal import NEVER, LegalStates
 from harness.writelog.calls import ProgramCall
 from harness.writelog.times import TimedFlush, TimedWrite, Times
@@ -194,7 +195,7 @@ class Facts:
         steps = self.history.steps
         if self.commits_data or self.promise is None or self.promise >= len(steps):
             return True
-        is_of_all = steps[self.promise].operation.kind in (OperationKind.SYNC, OperationKind.REMOUNT)
+        is_of_all = steps[self.promise].operation.kind in OF_ALL
         return is_of_all or self._concerns(self.promise)
 
     def was_asked_for(self, by: int, some: Sequence[TimedWrite] | None = None) -> bool:
@@ -309,8 +310,10 @@ class NamesNow:
                 self.give(op.target, mine)
             case OperationKind.OPEN_TMPFILE:
                 self.give(op.target, set())
-            case OperationKind.UNLINK | OperationKind.RMDIR:
+            case OperationKind.UNLINK | OperationKind.RMDIR | OperationKind.SUBVOLUME_DELETE:
                 self.drop(op.path)
+            case OperationKind.SNAPSHOT:
+                self.give(op.target, set())
             case OperationKind.CLONE | OperationKind.COPY_RANGE | OperationKind.EXCHANGE_RANGE:
                 return mine, self.of(op.target)
         return (mine,)

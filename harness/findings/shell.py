@@ -121,6 +121,24 @@ def _attribute(op: Operation, _: str) -> str:
     return f"setfattr -h -n {shlex.quote(op.name)} -v 0x{op.value.hex()} {_quoted(op.path)}"
 
 
+def _of_subvolumes(op: Operation, _: str) -> str:
+    given = [_quoted(path) for path in (op.path, op.target) if path or path == op.path]
+    word = {
+        OperationKind.SUBVOLUME: "create",
+        OperationKind.SNAPSHOT: "snapshot",
+        OperationKind.SUBVOLUME_DELETE: "delete",
+    }[op.kind]
+    return " ".join(
+        ["btrfs -q subvolume", word, *(given if op.kind is OperationKind.SNAPSHOT else given[:1])]
+    )
+
+
+def _collected(op: Operation, _: str) -> str:
+    """The number is F2FS_IOC_GARBAGE_COLLECT, 1 says in the foreground. To find nothing is no failure."""
+    call = 'sysopen(F, ".", 0); ioctl(F, 0x4004f506, pack("L", 1)) or $!{EAGAIN} or $!{ENODATA} or die $!'
+    return f"perl -MErrno -e '{call}'"
+
+
 _WAKE = "v=/proc/sys/vm/dirty_writeback_centisecs; echo $(($(cat $v) ^ 1)) >$v"
 """Another value wakes the kernel's writeback."""
 
@@ -149,6 +167,10 @@ _LINES: dict[OperationKind, Callable[[Operation, str], str]] = {
     OperationKind.EXCHANGE_RANGE: _ranges_exchanged,
     OperationKind.COPY_RANGE: _copied,
     OperationKind.TOUCH: lambda op, _: f"touch -h -d @{op.length} {_quoted(op.path)}",
+    OperationKind.SUBVOLUME: _of_subvolumes,
+    OperationKind.SNAPSHOT: _of_subvolumes,
+    OperationKind.SUBVOLUME_DELETE: _of_subvolumes,
+    OperationKind.GC: _collected,
     OperationKind.FSYNC: _on_path("sync"),
     OperationKind.FDATASYNC: _on_path("sync -d"),
     OperationKind.SYNC_FILE_RANGE: _written_back,

@@ -39,6 +39,13 @@ class OperationKind(enum.StrEnum):
     EXCHANGE_RANGE = "exchange-range"
     COPY_RANGE = "copy-range"
     TOUCH = "touch"
+    SUBVOLUME = "subvolume"
+    SNAPSHOT = "snapshot"
+    SUBVOLUME_DELETE = "subvolume-delete"
+    START_ATOMIC = "start-atomic"
+    COMMIT_ATOMIC = "commit-atomic"
+    ABORT_ATOMIC = "abort-atomic"
+    GC = "gc"
     FSYNC = "fsync"
     FDATASYNC = "fdatasync"
     SYNC_FILE_RANGE = "sync-file-range"
@@ -47,6 +54,7 @@ class OperationKind(enum.StrEnum):
     WRITE_BACK = "write-back"
     DROP_CACHES = "drop-caches"
     REMOUNT = "remount"
+    SHUTDOWN = "shutdown"
     CRASH = "crash"
     RUN = "run"
 
@@ -64,6 +72,8 @@ class OperationFlag(enum.StrEnum):
     INSERT_RANGE = "insert-range"
     SYNC_RANGE = "sync-range"
     ASYNC = "async"
+    LOGFLUSH = "logflush"
+    NOLOGFLUSH = "nologflush"
 
 
 PERSISTS = frozenset(
@@ -72,6 +82,8 @@ PERSISTS = frozenset(
         OperationKind.FDATASYNC,
         OperationKind.SYNC,
         OperationKind.REMOUNT,
+        OperationKind.SHUTDOWN,
+        OperationKind.SNAPSHOT,
         OperationKind.CRASH,
         OperationKind.RUN,
     }
@@ -109,6 +121,13 @@ ARGUMENTS: Mapping[OperationKind, tuple[str, ...]] = {
     OperationKind.EXCHANGE_RANGE: ("path", "target", "flags*"),
     OperationKind.COPY_RANGE: ("path", "target", "offset", "length"),
     OperationKind.TOUCH: ("path", "length"),
+    OperationKind.SUBVOLUME: ("path",),
+    OperationKind.SNAPSHOT: ("path", "target"),
+    OperationKind.SUBVOLUME_DELETE: ("path",),
+    OperationKind.START_ATOMIC: ("path",),
+    OperationKind.COMMIT_ATOMIC: ("path",),
+    OperationKind.ABORT_ATOMIC: ("path",),
+    OperationKind.GC: (),
     OperationKind.FSYNC: ("path",),
     OperationKind.FDATASYNC: ("path",),
     OperationKind.SYNC_FILE_RANGE: ("path", "offset", "length", "flags*"),
@@ -117,6 +136,7 @@ ARGUMENTS: Mapping[OperationKind, tuple[str, ...]] = {
     OperationKind.WRITE_BACK: (),
     OperationKind.DROP_CACHES: (),
     OperationKind.REMOUNT: (),
+    OperationKind.SHUTDOWN: ("flags*",),
     OperationKind.CRASH: ("state",),
 }
 """The words after an operation's kind; one that ends in "*" takes the rest as flags. RUN stands in no list.
@@ -135,12 +155,15 @@ class Operation:
     (XFS_IOC_EXCHANGE_RANGE to the end of both). COPY_RANGE copies bytes of the file `path` to the same place
     in `target` (copy_file_range(2)); whether they share blocks then is the file system's choice. TOUCH sets
     both times of an inode (utimensat(2)), which no contract judges.
+    SUBVOLUME, SNAPSHOT (of the subvolume `path`, writable, as `target`) and SUBVOLUME_DELETE are btrfs's.
+    START_ATOMIC, COMMIT_ATOMIC and ABORT_ATOMIC are F2FS's: what is written to the file in between is there
+    with the commit, all of it, or not at all. GC: F2FS collects garbage once, in the foreground.
     `length`: bytes; the new size of TRUNCATE; permission bits of CHMOD; of TOUCH, seconds since 1970.
     `offset` and `length` of CHOWN are user and group.
     `flags`: `sync`, `dsync`, `direct` of WRITE and APPEND; `keep-size`, `punch-hole`, `zero-range`,
     `collapse-range`, `insert-range` of FALLOCATE; `sync` or `sync-range` of MMAP_WRITE; `async` of
-    SYNC_FILE_RANGE; `dsync` of EXCHANGE_RANGE. `argv`: the program of RUN; of CRASH, one word: the crash
-    state that it leaves (`@t34-2`), or a number that chooses one.
+    SYNC_FILE_RANGE; `dsync` of EXCHANGE_RANGE; `logflush` or `nologflush` of SHUTDOWN. `argv`: the program
+    of RUN; of CRASH, one word: the crash state that it leaves (`@t34-2`), or a number that chooses one.
     MMAP_WRITE stores into a shared mapping, which cannot extend a file; with `sync`, msync(MS_SYNC) of the
     whole file follows, with `sync-range`, of the pages that it stored into. TMPFILE: open(O_TMPFILE) in the
     directory of `path`, write `length` bytes, linkat to `path`. MKNOD makes a character device, 1:3.
@@ -148,8 +171,9 @@ class Operation:
     BEGIN_SYNC has another thread do sync(2), and does not wait for it; WRITE_BACK wakes the kernel's own
     threads that write what is dirty, as its timers do, and does not wait for them.
     DROP_CACHES evicts what is clean from the kernel's caches: pages, names and inodes. REMOUNT unmounts the
-    file system and mounts it again. CRASH: the power fails, and the file system is mounted again, so that it
-    recovers; at most one in a workload. See `harness.cases.crash_and_continue`.
+    file system and mounts it again. SHUTDOWN: the file system stops (FS_IOC_SHUTDOWN), is unmounted, and
+    mounted again, so that it recovers. CRASH: the power fails, and the file system is mounted again, so that
+    it recovers; at most one in a workload. See `harness.cases.crash_and_continue`.
     Data written by operation number i is the pattern of writer i (`vms/protocol/src/pattern.rs`).
     """
 

@@ -397,7 +397,7 @@ class _Subject:
                 f"{path}: bytes {max(start, seen_end)} to {end} were not looked at closely enough"
             )
         events = self.file.events[: self.counts.begun]
-        cloned = (origin for e in events for _, _, origin in e.content)
+        cloned = (o for content in (self.file.born, *(e.content for e in events)) for _, _, o in content)
         mine = frozenset({ZERO, *cloned, *(e.index for e in events)})
         if _explained(extent, start, seen_end, mine):
             return self._wrong_time(start, end, origins, None)
@@ -420,7 +420,7 @@ class _Subject:
         if begins_poison(part):
             return "what the device held before mkfs", "poison"
         owner = self.timeline.written.get(writer)
-        if owner is None or owner is self.file or writer >= self.begun:
+        if owner is None or owner is self.file or writer >= self.begun or not owner.writes(writer):
             return None
         event = owner.events[owner.before(writer)]
         places = range(event.start // WORD_BYTES, -(-event.end // WORD_BYTES))

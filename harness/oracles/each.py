@@ -139,6 +139,15 @@ class _Each:
                 self._of_directory[directory] = functools.reduce(_later, promises)
             else:
                 self._cover(directory, promises, first)
+        self._gather_copies()
+
+    def _gather_copies(self) -> None:
+        """Where a directory of a snapshot is, everything is in it that was in its source."""
+        for directory, maker in self._timeline.copies.items():
+            if maker < self._position.begun:
+                whole = _Promise(maker + 1, maker if maker < self._position.acked else -1)
+                held = self._of_directory.get(directory, _NOTHING)
+                self._of_directory[directory] = _later(held, whole)
 
     def _cover_name(self, point: PersistencePoint, inode: int, promise: _Promise) -> None:
         """Note what the persistence point promises of the name by which it opened the inode."""
@@ -209,7 +218,8 @@ class _Each:
         yield from self._links(could)
         yield from self._apart(could)
         held = frozenset().union(*could.values())
-        missing = dict(self._missing(held))
+        sole = {min(inodes) for inodes in map(_inodes, could.values()) if len(inodes) == 1}
+        missing = dict(self._missing(held, sole))
         yield from missing.values()
         yield from self._unreachable(held, missing.keys())
 
@@ -440,13 +450,13 @@ class _Each:
             what = f"{names}: names of one file, and no time that is allowed had them as names of one"
             yield Violation("atomicity", names, what, "different files", names, f"{names}: one file")
 
-    def _missing(self, could: _Held) -> Iterator[tuple[Entry, Violation]]:
-        """Entries that must exist and do not."""
+    def _missing(self, could: _Held, sole: Collection[int]) -> Iterator[tuple[Entry, Violation]]:
+        """Entries that must exist and do not. `sole`: the inodes that some recovered name has to be."""
         there, inodes = {entry for entry, _ in could}, _inodes(could)
         directories = {directory for directory, _ in there}
         for entry, _ in sorted(self._timeline.entries.paths.items(), key=lambda known: known[1]):
             promise = self._entry(entry)
-            if promise is _NOTHING or entry in there:
+            if promise is _NOTHING or entry in there or self._is_gone(entry[0], promise, sole):
                 continue
             been = self._been(entry, promise.since)
             put_over = not self._all and len(been) > 1
@@ -459,9 +469,18 @@ class _Each:
             if any(self._is_elsewhere(inode, promise.since, could) for inode in been) or self._rescued(been):
                 continue
             path = self._timeline.entries.path(entry, promise.point)
-            what = f"{path}: missing{self._although(promise)}"
+            oracle, what = "durability", f"{path}: missing{self._although(promise)}"
             signature = f"{path}: missing{self._of_all(promise)}"
-            yield entry, Violation("durability", path, what, "the name", "no such name", signature)
+            if promise.point < 0:
+                oracle, what = "atomicity", f"{what} from a snapshot, of which the rest is there"
+            yield entry, Violation(oracle, path, what, "the name", "no such name", signature)
+
+    def _is_gone(self, directory: int, promise: _Promise, sole: Collection[int]) -> bool:
+        """Whether a directory, and so all that is in it, may be lacking, or be another one: a subvolume is
+        there as a whole or not at all, and so is one that was deleted.
+        """
+        deleted = self._timeline.deleted.get(directory, _NEVER) < self._position.begun
+        return (deleted or promise.point < 0) and directory not in sole
 
     def _unreachable(self, could: _Held, reported: Collection[Entry]) -> Iterator[Violation]:
         """Inodes that were synced, have had a name ever since, and are at none of those names; without those
@@ -471,6 +490,8 @@ class _Each:
         for inode in self._timeline.kinds:
             promise = _later(self._of_place.get(inode, _NOTHING), self._everything)
             if inode == ROOT or promise is _NOTHING:
+                continue
+            if self._timeline.deleted.get(inode, _NEVER) < self._position.begun:
                 continue
             if not known.named(inode, promise.since, self._position.begun):
                 continue

@@ -67,12 +67,18 @@ class Inodes:
         self.exchanged: dict[int, set[int]] = {}  # file to all that exchanged contents, itself too
         self.parted: dict[int, int] = {}  # inode with several names to the first remount with them
         self.apart: dict[int, int] = {}  # ... to the first operation since then that names it
+        self.atomic: dict[int, FileHistory] = {}  # file to what it holds with the writes of its atomic write
+        self.aside: dict[int, int] = {}  # operation that wrote such to the file
+        self.subvolumes: set[int] = set()  # their topmost directories, the root aside
+        self.copies: dict[int, int] = {}  # directory of a snapshot to the operation that made it
+        self.deleted: dict[int, int] = {}  # inode of a deleted subvolume to the operation that deleted it
         self.persistence: list[PersistencePoint] = []
         self.names = Namespace()
         self.entries = Entries()
         self._entry_of: dict[str, Entry] = {}
         # What the operation at hand has changed:
         self._moved: dict[str, None] = {}
+        self._hidden: set[str] = set()
         self._shown: dict[int, None] = {}
         self._xattrs: list[tuple[int, str, bytes | None, bytes | None]] = []
 
@@ -101,6 +107,12 @@ class Inodes:
         for inner in found:  # which grows meanwhile
             found += self.inside.get(inner, ())
         return found
+
+    def subvolume(self, path: str) -> str:
+        """The path of the subvolume that a path is in; of a subvolume, itself."""
+        while path and self.inodes.get(path) not in self.subvolumes:
+            path = path.rpartition("/")[0]
+        return path
 
     def is_only_in(self, inode: int, directory: int) -> bool:
         """Whether the inode has one name, which is in that directory."""
@@ -154,6 +166,11 @@ class Inodes:
             handle.path = "" if handle.path == path else handle.path
         return self.remove(path)
 
+    def hide(self, path: str) -> int:
+        """Remove a name because what it is in is gone as a whole: there the entry stays."""
+        self._hidden.add(path)
+        return self.drop(path)
+
     def follow(self, moved: Mapping[str, str]) -> None:
         """Names have become others: so have those of what is open."""
         for handle in self.handles.values():
@@ -196,11 +213,12 @@ class Inodes:
         if self.contract.namespace in ("each", "synced"):
             for entry, (inode, path) in self._changed_entries().items():
                 self.entries.note(version, entry, inode, path)
-        self._moved, self._shown, self._xattrs = {}, {}, []
+        self._moved, self._shown, self._xattrs, self._hidden = {}, {}, [], set()
 
     def _changed_entries(self) -> dict[Entry, tuple[int, str]]:
         """The entries of the paths that the operation moved, with the inodes that they refer to now."""
-        changed = {self._entry_of.pop(p): (ABSENT, p) for p in self._moved if p in self._entry_of}
+        gone = [(self._entry_of.pop(p), p) for p in self._moved if p in self._entry_of]
+        changed = {entry: (ABSENT, p) for entry, p in gone if p not in self._hidden}
         for path in self._moved:
             if path in self.inodes:
                 directory, _, name = path.rpartition("/")

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from harness.model import Operation, OperationKind
 from harness.oracles.inodes import Inodes
-from harness.oracles.timeline import EventKind, FileEvent, FileHistory, PersistencePoint
+from harness.oracles.timeline import EventKind, FileEvent, FileHistory, PersistencePoint, maker_of
 
 
 def persist(m: Inodes, i: int, path: str, data_only: bool, written: tuple[int, int] | None = None) -> None:
@@ -69,7 +69,7 @@ def _last_change(m: Inodes, inode: int, data_only: bool, start: int, end: int) -
     """
     last = (m.data_at_once if data_only else m.at_once)[inode]
     for event in reversed(m.files[inode].events):
-        if event.index <= max(last, inode):
+        if event.index <= max(last, maker_of(inode)):
             break
         if event.kind is EventKind.WRITE:
             ranges = (*event.fresh, *[(event.start, event.end)] * ("overwrites-commit" in m.contract.rules))
@@ -114,6 +114,8 @@ OF_NAMES = frozenset(
         OperationKind.EXCHANGE,
         OperationKind.MKFIFO,
         OperationKind.MKNOD,
+        OperationKind.SUBVOLUME,
+        OperationKind.SUBVOLUME_DELETE,
     }
 )
 """[doc] xfs.rst, wsync: the change to the namespace is on stable storage when the operation completes."""

@@ -27,6 +27,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from harness.errors import NotSupported, UsageError
 from harness.model import BLOCK_BYTES, History, HistoryStep, Operation, OperationKind
+from harness.oracles.atomic import abort_atomic, commit_atomic, need_not_atomic, start_atomic, write_aside
 from harness.oracles.contract import Contract
 from harness.oracles.inodes import DIRECTORY_MODE, Handle, Inode, Inodes, Misfit
 from harness.oracles.persistence import (
@@ -38,6 +39,7 @@ from harness.oracles.persistence import (
     promise_sets_of,
     sync,
 )
+from harness.oracles.subvolumes import delete_subvolume, make_subvolume, need_one, snapshot
 from harness.oracles.timeline import (
     ENDLESS,
     EventKind,
@@ -140,6 +142,7 @@ def _link(m: Inodes, i: int, op: Operation) -> None:
         raise Misfit(f"{op.path} has lost its last name, and link cannot give it another")
     m.absent(op.target)
     parent = m.parent(op.target)
+    need_one(m, *sorted(node.paths)[:1], op.target)
     node.linkable = False
     m.add(op.target, inode)
     m.touch(i, inode, parent)
@@ -175,6 +178,10 @@ def _rename(m: Inodes, i: int, op: Operation) -> None:
     parents = (m.parent(op.path), m.parent(op.target))
     if f"{op.target}/".startswith(f"{op.path}/"):
         raise Misfit(f"{op.target} lies in {op.path}")
+    if inode not in m.subvolumes:
+        need_one(m, op.path, op.target)
+    if replaced in m.subvolumes:
+        raise Misfit(f"{op.target} is a subvolume, and nothing takes its place")
     if replaced is not None:
         if m.below(op.target) or (m.nodes[inode].kind == "directory") != (
             m.nodes[replaced].kind == "directory"
@@ -202,6 +209,7 @@ def _exchange(m: Inodes, i: int, op: Operation) -> None:
     for path, beside in ((op.path, op.target), (op.target, op.path)):
         if not path or path.startswith(f"{beside}/"):
             raise Misfit(f"{path or '.'} and {beside or '.'} cannot change places")
+    need_one(m, op.path, op.target)
     moved: dict[str, str] = {}
     for path, target in ((op.path, op.target), (op.target, op.path)):
         moved |= {p: target + p.removeprefix(path) for p in (path, *m.below(path))}
@@ -268,6 +276,9 @@ _WRITES = (OperationKind.WRITE, OperationKind.APPEND)
 
 def _write(m: Inodes, i: int, op: Operation) -> None:
     inode = m.inode(op.path, "file")
+    if inode in m.atomic:
+        write_aside(m, i, op)
+        return
     size = m.files[inode].size
     start = size if op.kind is OperationKind.APPEND else op.offset
     end = start + op.length
@@ -481,9 +492,22 @@ def _remount(m: Inodes, i: int, op: Operation) -> None:
         m.parted = {inode: i for inode, node in m.nodes.items() if len(node.paths) > 1} | m.parted
 
 
+def _shutdown(m: Inodes, i: int, op: Operation) -> None:
+    """[code] By default the file system is frozen first, which syncs it (xfs_fs_goingdown,
+    ext4_force_shutdown, f2fs_do_shutdown: bdev_freeze). With `logflush` or `nologflush` nothing is promised
+    of what was not synced before, and nobody knows what the next mount finds of that: no operation can follow
+    (`need_possible`).
+    """
+    m.handles.clear()
+    m.atomic.clear()
+    if not op.flags:
+        _remount(m, i, op)
+
+
 def _crash(m: Inodes, i: int, op: Operation) -> None:
     """What recovery came to is known (`History.earlier`), so it is as if all of that had been synced."""
     m.handles.clear()
+    m.atomic.clear()
     sync(m, i)
 
 
@@ -525,6 +549,13 @@ _APPLY: Mapping[OperationKind, Callable[[Inodes, int, Operation], None]] = {
     OperationKind.EXCHANGE_RANGE: _exchange_range,
     OperationKind.COPY_RANGE: _copy_range,
     OperationKind.TOUCH: _touch,
+    OperationKind.SUBVOLUME: make_subvolume,
+    OperationKind.SNAPSHOT: snapshot,
+    OperationKind.SUBVOLUME_DELETE: delete_subvolume,
+    OperationKind.START_ATOMIC: start_atomic,
+    OperationKind.COMMIT_ATOMIC: commit_atomic,
+    OperationKind.ABORT_ATOMIC: abort_atomic,
+    OperationKind.GC: _nothing,
     OperationKind.SETXATTR: _setxattr,
     OperationKind.REMOVEXATTR: _removexattr,
     OperationKind.WRITE: _write,
@@ -540,6 +571,7 @@ _APPLY: Mapping[OperationKind, Callable[[Inodes, int, Operation], None]] = {
     OperationKind.WRITE_BACK: _nothing,
     OperationKind.DROP_CACHES: _nothing,
     OperationKind.REMOUNT: _remount,
+    OperationKind.SHUTDOWN: _shutdown,
     OperationKind.CRASH: _crash,
     OperationKind.RUN: _run,
 }
@@ -584,7 +616,7 @@ def replay(contract: Contract, history: History) -> ModelTimeline:
             if not opaque and i not in lost:
                 if op.kind not in _COPIES_NOTHING:
                     m.named_by(i, op.path, op.target)
-                _APPLY[op.kind](m, i, op)
+                _apply(m, i, op)
                 of_names = op.kind in OF_NAMES and m.has_moved
                 if contract.persists == "operations" and of_names:
                     m.persistence.append(PersistencePoint(i, i + 1))
@@ -602,12 +634,20 @@ def replay(contract: Contract, history: History) -> ModelTimeline:
         floors=floors_of(m.persistence, len(operations)),
         attributes=frozenset(op.name for op in operations if op.name),
         kinds={inode: node.kind for inode, node in m.nodes.items()},
-        written={e.index: f for f in m.files.values() for e in f.events if e.kind is EventKind.WRITE},
+        written={e.index: f for f in m.files.values() for e in f.events if e.kind is EventKind.WRITE}
+        | {index: m.files[inode] for index, inode in m.aside.items()},
         entries=m.entries,
         promise_sets=promise_sets_of(operations, m.persistence),
         parted=m.parted,
         apart=m.apart,
+        copies=m.copies,
+        deleted=m.deleted,
     )
+
+
+def _apply(m: Inodes, i: int, op: Operation) -> None:
+    need_not_atomic(m, op)
+    _APPLY[op.kind](m, i, op)
 
 
 def need_kept_names(contract: Contract, operations: Sequence[Operation]) -> None:
@@ -639,6 +679,8 @@ def need_possible(operations: Sequence[Operation]) -> None:
     crashes = [i for i, op in enumerate(operations) if op.kind is OperationKind.CRASH]
     if crashes and (len(crashes) > 1 or crashes[0] in (0, len(operations) - 1)):
         raise UsageError("the power fails once at most, between two operations", "correct the workload")
+    if any(op.kind is OperationKind.SHUTDOWN and op.flags for op in operations[:-1]):
+        raise UsageError("nobody knows what such a shutdown leaves", "put it at the end of the workload")
     replay(_ANY, History(tuple(HistoryStep(i, op, i, i) for i, op in enumerate(operations))))
 
 
@@ -646,7 +688,7 @@ def most_names(operations: Sequence[Operation]) -> int:
     """The most names that are there at once, the root aside. The operations are possible."""
     m, most = Inodes(_ANY), 0
     for place, op in enumerate(operations):
-        _APPLY[op.kind](m, place, op)
+        _apply(m, place, op)
         most = max(most, len(m.inodes) - 1)
     return most
 
@@ -657,6 +699,6 @@ def fitting(contract: Contract, operations: Sequence[Operation]) -> list[int]:
     kept: list[int] = []
     for place, op in enumerate(operations):
         with contextlib.suppress(Misfit):  # which is raised before anything has changed
-            _APPLY[op.kind](m, len(kept), op)
+            _apply(m, len(kept), op)
             kept.append(place)
     return kept

@@ -1,7 +1,8 @@
 """The reference model: an empty file system after each operation of a history.
 
 Computed once per history, looked up for every crash state. An *inode* is identified by the index of the
-operation that made it (the root is -1), so that a file keeps its identity through renames and links.
+operation that made it (the root is -1), so that a file keeps its identity through renames and links. Of the
+many that a snapshot makes, `copied` tells them apart.
 
 Not modelled: timestamps, holes made by SEEK_DATA, paths that lead through a symbolic link,
 block sizes other than 4096.
@@ -21,6 +22,7 @@ from harness.oracles.namespace import ABSENT, ROOT, Namespace, Versioned
 
 ZERO = -1  # the origin of a byte that nobody wrote
 _WRITERS = 1 << 16  # vms/protocol/src/pattern.rs
+_MAKERS = 1 << 20  # more than the operations of any workload
 ENDLESS = 1 << 63  # beyond every offset; a multiple of the block size
 
 
@@ -105,22 +107,25 @@ Content = tuple[Extent, ...]
 @dataclass(slots=True)
 class FileHistory:
     """One regular file's contents over time. `persists`: (index of a persistence point, number of events that
-    it made durable), both ascending.
+    it made durable), both ascending. `born`: what a file of a snapshot holds before any event, in `born_size`
+    bytes: where it is, it has at least that.
     """
 
     inode: int
     path: str
     events: list[FileEvent] = field(default_factory=list)
     persists: list[tuple[int, int]] = field(default_factory=list)
-    _contents: dict[int, Content] = field(default_factory=lambda: {0: ()})
+    born: Content = ()
+    born_size: int = 0
+    _contents: dict[int, Content] = field(default_factory=dict)
     _volatile: tuple[int, Content | None] = (0, ())  # after so many events, as `volatile` returns it
 
     @property
     def size(self) -> int:
-        return self.events[-1].size_after if self.events else 0
+        return self.size_at(len(self.events))
 
     def size_at(self, events: int) -> int:
-        return self.events[events - 1].size_after if events else 0
+        return self.events[events - 1].size_after if events else self.born_size
 
     def before(self, index: int) -> int:
         """The number of events of operations before `index`."""
@@ -162,9 +167,9 @@ class FileHistory:
     def content(self, events: int) -> Content:
         """The contents after so many events."""
         known = events
-        while known not in self._contents:
+        while known and known not in self._contents:
             known -= 1
-        content = self._contents[known]
+        content = self._contents[known] if known else self.born
         for event in self.events[known:events]:
             content = _apply(content, event)
         self._contents[events] = content
@@ -172,8 +177,8 @@ class FileHistory:
 
     def has_held(self, origin: int | None) -> bool:
         """Whether bytes of this origin came into the file other than by a write of its own."""
-        came = (e for e in self.events if e.kind is not EventKind.STRAY)
-        return any(o == origin for e in came for _, _, o in e.content)
+        came = (e.content for e in self.events if e.kind is not EventKind.STRAY)
+        return any(o == origin for content in (self.born, *came) for _, _, o in content)
 
     def writes(self, index: int) -> bool:
         """Whether operation `index` wrote to this file."""
@@ -314,6 +319,8 @@ class ModelTimeline:
     the first i operations may persist something (not in `replay.PERSISTS_NOTHING`). `parted`: what had
     several names at a remount, with the first such, where links may part then. `apart`: of these, with the
     first operation since then that names it: from there on some of its names may be those of a copy.
+    `copies`: the directories of snapshots, with the operation that made them. `deleted`: all that was in
+    deleted subvolumes, with the operation that deleted it.
     """
 
     operations: tuple[Operation, ...]
@@ -329,9 +336,12 @@ class ModelTimeline:
     promise_sets: tuple[int, ...]
     parted: Mapping[int, int] = field(default_factory=dict)
     apart: Mapping[int, int] = field(default_factory=dict)
+    copies: Mapping[int, int] = field(default_factory=dict)
+    deleted: Mapping[int, int] = field(default_factory=dict)
 
     def describe(self, index: int) -> str:
-        """An operation in words: `append f 4096 (operation 3)`."""
+        """An operation, or the one that made an inode, in words: `append f 4096 (operation 3)`."""
+        index = maker_of(index)
         return f"`{self.operations[index]}` (operation {index})"
 
     def of_all(self, index: int) -> str:
@@ -340,7 +350,23 @@ class ModelTimeline:
         expects none after the other.
         """
         kind = self.operations[index].kind if index >= 0 else None
-        return f" ({kind.value})" if kind in (OperationKind.SYNC, OperationKind.REMOUNT) else ""
+        return f" ({kind.value})" if kind in OF_ALL else ""
+
+
+OF_ALL = frozenset(
+    {OperationKind.SYNC, OperationKind.REMOUNT, OperationKind.SHUTDOWN, OperationKind.SNAPSHOT}
+)
+"""Operations that promise something for the whole file system."""
+
+
+def copied(maker: int, number: int) -> int:
+    """The inode with that number, from 1, among the many that operation `maker` makes."""
+    return maker + number * _MAKERS
+
+
+def maker_of(inode: int) -> int:
+    """The operation that made the inode; the root is its own."""
+    return inode % _MAKERS if inode >= 0 else inode
 
 
 def pieces(content: Content, start: int, end: int) -> Iterator[Extent]:

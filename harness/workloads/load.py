@@ -56,6 +56,7 @@ _FLAGS: Mapping[OperationKind, tuple[str, ...]] = {
     OperationKind.MMAP_WRITE: ("sync", "sync-range"),
     OperationKind.SYNC_FILE_RANGE: ("async",),
     OperationKind.EXCHANGE_RANGE: ("dsync",),
+    OperationKind.SHUTDOWN: ("logflush", "nologflush"),
     OperationKind.FALLOCATE: ("keep-size", "punch-hole", "zero-range", "collapse-range", "insert-range"),
 }
 
@@ -88,6 +89,9 @@ BY_HANDLE = frozenset(
         OperationKind.CLONE,
         OperationKind.COPY_RANGE,
         OperationKind.TOUCH,
+        OperationKind.START_ATOMIC,
+        OperationKind.COMMIT_ATOMIC,
+        OperationKind.ABORT_ATOMIC,
         OperationKind.FSYNC,
         OperationKind.FDATASYNC,
         OperationKind.SYNC_FILE_RANGE,

@@ -78,6 +78,10 @@ sync
 drop-caches
 begin-sync
 write-back
+subvolume v
+snapshot v w
+subvolume-delete w
+gc
 """.strip().splitlines()
 
 
@@ -209,6 +213,10 @@ def test_an_operation_of_every_kind_becomes_a_line_that_a_shell_understands() ->
         k.OPEN,
         k.OPEN_TMPFILE,
         k.CLOSE,
+        k.START_ATOMIC,
+        k.COMMIT_ATOMIC,
+        k.ABORT_ATOMIC,
+        k.SHUTDOWN,
         k.REMOUNT,
         k.CRASH,
     }

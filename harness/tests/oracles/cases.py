@@ -145,7 +145,13 @@ _MADE = {
     K.MKFIFO: "fifo",
     K.MKNOD: "char",
 }
-_OF_EVERYTHING = (K.RUN, K.CRASH, K.SYNC, K.BEGIN_SYNC, K.WRITE_BACK, K.DROP_CACHES, K.REMOUNT)
+_SEVERAL = (K.SNAPSHOT, K.COMMIT_ATOMIC, K.ABORT_ATOMIC)
+"""Those that come with others: see `Writer.several`."""
+_NEVER_ALONE = (*_SEVERAL, K.RUN, K.CRASH, K.SUBVOLUME, K.SUBVOLUME_DELETE, K.START_ATOMIC)
+_OF_EVERYTHING = (
+    *(K.SYNC, K.BEGIN_SYNC, K.WRITE_BACK, K.DROP_CACHES, K.REMOUNT, K.GC, K.SHUTDOWN),
+    *_NEVER_ALONE,
+)
 
 
 class Writer:
@@ -169,9 +175,11 @@ class Writer:
         kinds = [K.WRITE] * 4 + [K.APPEND] * 5 + [K.FSYNC] * 3 + [K.CREATE] * 2 + list(K)
         kinds = [kind for kind in kinds if kind not in self.without]
         while len(self.operations) < count:
-            op = self.try_one(self.random.choice(kinds))
+            op = self.try_one(kind := self.random.choice(kinds))
             if op:
                 self.operations.append(op)
+            elif kind in _SEVERAL:
+                self.operations += self.several(kind, count - len(self.operations))
         return self.operations
 
     def files(self) -> list[str]:
@@ -187,7 +195,7 @@ class Writer:
     def try_one(self, kind: K) -> Operation | None:
         random = self.random
         if kind in _OF_EVERYTHING:
-            possible = kind not in (K.RUN, K.CRASH) and not (kind is K.REMOUNT and self.handles)
+            possible = kind not in _NEVER_ALONE and not (kind in (K.REMOUNT, K.SHUTDOWN) and self.handles)
             return Operation(kind) if possible and random.random() < 0.3 else None
         if kind in (K.OPEN, K.OPEN_TMPFILE, K.CLOSE):
             return self.of_handles(kind)
@@ -211,6 +219,23 @@ class Writer:
         if not self.files() + by_handle:
             return None
         return self.of_contents(kind, random.choice(self.files() + by_handle))
+
+    def several(self, kind: K, room: int) -> list[Operation]:
+        """A snapshot of everything that is deleted later, or an atomic write."""
+        if kind is K.SNAPSHOT:
+            made = [Operation(K.SNAPSHOT, "", "w"), Operation(K.SUBVOLUME_DELETE, "w")]
+        elif held := [name for name, inode in self.handles.items() if inode not in self.nameless]:
+            name = self.random.choice(held)
+            offset, length = self.random.choice([0, 100, 4096]), self.length()
+            made = [
+                Operation(K.START_ATOMIC, name),
+                Operation(K.WRITE, name, offset=offset, length=length),
+                Operation(K.APPEND, name, length=self.length()),
+                Operation(kind, name),
+            ]
+        else:
+            return []
+        return made if len(made) <= room else []
 
     def of_two_files(self, kind: K) -> Operation | None:
         if len(self.files()) < 2:

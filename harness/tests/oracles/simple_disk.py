@@ -85,6 +85,7 @@ class SimpleDisk:
         self.next_place = 100
         self.next_inode = 10
         self.handles: dict[str, int] = {}
+        self.aside: dict[int, list[tuple[int, bytes]]] = {}  # writes that wait for their commit
         self.background = random.choice([0.0, 0.1, 0.5])
 
     # --- what the kernel does by itself ---
@@ -414,6 +415,10 @@ class SimpleDisk:
 
     def do_write(self, index: int, op: Operation) -> Iterator[None]:
         inode = self.find(op.path)
+        if inode in self.aside:
+            self.write_aside(inode, index, op)
+            yield
+            return
         at = self.sizes[inode] if op.kind is K.APPEND else op.offset
         end = at + op.length
         if self.random.random() < 0.5:
@@ -550,6 +555,94 @@ class SimpleDisk:
             at += n
             yield
 
+    def do_subvolume(self, index: int, op: Operation) -> Iterator[None]:
+        self.new(op, "directory", 0o755)
+        yield
+
+    def do_snapshot(self, index: int, op: Operation) -> Iterator[None]:
+        """The data of the source is written first; then one transaction makes everything."""
+        yield from self.do_sync(index, op)
+        names, above = self.meta.names, f"{op.path}/" if op.path else ""
+        inside = {p.removeprefix(above): inode for p, inode in names.items() if p.startswith(above)}
+        copies: dict[int, int] = {}
+        for path, inode in {"": self.find(op.path), **inside}.items():
+            if inode not in copies:
+                copies[inode] = self.copy_inode(inode)
+            names[f"{op.target}/{path}" if path else op.target] = copies[inode]
+            if "snapshot-in-two" in self.bugs:
+                self.commit()
+                yield
+        self.touch(self.parent(op.target))
+        if "snapshot-without-commit" not in self.bugs:
+            self.commit()
+        yield
+
+    def copy_inode(self, inode: int) -> int:
+        self.next_inode += 1
+        copied = self.next_inode
+        node = self.meta.inodes[copied] = copy.deepcopy(self.meta.inodes[inode])
+        self.sizes[copied] = self.sizes.get(inode, 0)
+        for page, block in node.blocks.items():
+            content = self.pages[copied, page] = bytearray(self.page(inode, page))
+            if self.contract.data == "journal":
+                continue
+            block.place = self.place()
+            self.cached.append((block.place, bytes(content)))
+        self.touch(copied, data=True)
+        return copied
+
+    def do_subvolume_delete(self, index: int, op: Operation) -> Iterator[None]:
+        inside = [p for p in self.meta.names if f"{p}/".startswith(f"{op.path}/")]
+        for path in sorted(inside, reverse=True):  # a directory after what is in it
+            self.drop_name(path)
+        yield
+
+    def do_start_atomic(self, index: int, op: Operation) -> Iterator[None]:
+        inode = self.find(op.path)
+        for key in sorted(k for k in self.dirty if k[0] == inode):
+            self.write_page(*key)
+        self.finish(inode)
+        self.aside[inode] = []
+        yield
+
+    def write_aside(self, inode: int, index: int, op: Operation) -> None:
+        size = max([self.sizes[inode], *(at + len(data) for at, data in self.aside[inode])])
+        at = size if op.kind is K.APPEND else op.offset
+        self.aside[inode].append((at, fill(index, at, op.length)))
+
+    def do_commit_atomic(self, index: int, op: Operation) -> Iterator[None]:
+        """Every page gets a new block, in one transaction; with a bug, in one for each write."""
+        inode = self.find(op.path)
+        for at, data in self.aside.pop(inode):
+            self.move_pages(inode, at, data)
+            if "atomic-in-parts" in self.bugs:
+                self.commit()
+                yield
+        yield
+
+    def move_pages(self, inode: int, at: int, data: bytes) -> None:
+        node = self.meta.inodes[inode]
+        self.sizes[inode] = node.size = max(self.sizes[inode], at + len(data))
+        for page in range(at // PAGE, -(-(at + len(data)) // PAGE)):
+            content = self.page(inode, page)
+            first, last = max(at, page * PAGE), min(at + len(data), (page + 1) * PAGE)
+            content[first % PAGE : first % PAGE + last - first] = data[first - at : last - at]
+            if self.contract.data == "journal":
+                node.blocks[page] = Block(0, False, bytes(content))
+            else:
+                node.blocks[page] = Block(self.place(), unwritten=False)
+                self.cached.append((node.blocks[page].place, bytes(content)))
+        self.touch(inode, data=True)
+
+    def do_abort_atomic(self, index: int, op: Operation) -> Iterator[None]:
+        del self.aside[self.find(op.path)]
+        yield
+
+    def do_shutdown(self, index: int, op: Operation) -> Iterator[None]:
+        if not op.flags:
+            yield from self.do_sync(index, op)
+        yield
+
     def do_touch(self, index: int, op: Operation) -> Iterator[None]:
         self.touch(self.find(op.path))
         yield
@@ -655,6 +748,11 @@ class SimpleDisk:
 _METHOD = {
     K.APPEND: "write",
     K.EXCHANGE_RANGE: "exchange_range",
+    K.SUBVOLUME_DELETE: "subvolume_delete",
+    K.START_ATOMIC: "start_atomic",
+    K.COMMIT_ATOMIC: "commit_atomic",
+    K.ABORT_ATOMIC: "abort_atomic",
+    K.GC: "nothing",
     K.COPY_RANGE: "copy",
     K.FDATASYNC: "fsync",
     K.MMAP_WRITE: "mmap",

@@ -700,6 +700,8 @@ def test_every_legal_power_cut_passes(contract: Contract, seed: int, length: int
         ("ordered", "sync-write-skips-a-page", "durability"),
         ("nodelalloc", "sync-write-skips-a-page", "durability"),
         ("each", "sync-write-skips-a-page", "durability"),
+        ("each", "snapshot-in-two", "atomicity"),
+        ("nodelalloc", "snapshot-in-two", "atomicity"),
     ],
 )
 def test_a_planted_bug_is_found(mode: str, bug: str, seen_by: str) -> None:

@@ -33,6 +33,7 @@ mod contents;
 mod copy;
 mod dm;
 mod events;
+mod extras;
 mod failure;
 mod files;
 mod frames;

@@ -24,7 +24,7 @@ use rustix::{
 };
 
 use crate::{
-    calls,
+    calls, extras,
     failure::errno_of,
     mounts::{self, MOUNT_POINT},
     program, stack,
@@ -274,6 +274,13 @@ fn perform_call(scene: &mut Scene, op: &Operation, writer: u16) -> Result<(), Fa
         Kind::ExchangeRange => exchange_range(op, path),
         Kind::CopyRange => copy_range(op, path),
         Kind::Touch => touch(op, path),
+        Kind::Subvolume => extras::make_subvolume(path),
+        Kind::Snapshot => extras::snapshot(path, &below_mount(&op.target)?),
+        Kind::SubvolumeDelete => extras::delete_subvolume(path),
+        Kind::StartAtomic => extras::start_atomic(scene.handle(&op.path)?.as_fd()),
+        Kind::CommitAtomic => extras::commit_atomic(scene.handle(&op.path)?.as_fd()),
+        Kind::AbortAtomic => extras::abort_atomic(scene.handle(&op.path)?.as_fd()),
+        Kind::Gc => extras::collect_garbage(MOUNT_POINT),
         Kind::Fsync => fsync(scene.opened(op, path)?).map_err(of(Call::Fsync)),
         Kind::Fdatasync => fdatasync(scene.opened(op, path)?).map_err(of(Call::Fdatasync)),
         Kind::SyncFileRange => sync_file_range(op, path),
@@ -292,6 +299,11 @@ fn perform_call(scene: &mut Scene, op: &Operation, writer: u16) -> Result<(), Fa
         Kind::DropCaches => std::fs::write(DROP_CACHES, PAGES_AND_INODES)
             .map_err(|e| (Call::DropCaches, errno_of(&e))),
         Kind::Remount => scene.remount(),
+        Kind::Shutdown => {
+            extras::shut_down(MOUNT_POINT, &op.flags)?;
+            scene.handles.clear();
+            scene.remount()
+        }
         // Programs run before, with a deadline.
         Kind::Run => Err((Call::Request, Errno::INVAL)),
     }

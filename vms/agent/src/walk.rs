@@ -47,6 +47,8 @@ const FILE_LIMIT_BYTES: u64 = 1 << 30;
 const TOLD_LIMIT_BYTES: usize = STRUCTURED_FRAME_BYTES - LOG_BYTES - LOG_HEADS_BYTES;
 /// The most that the heads of the log's lines and the frame's other fields take.
 const LOG_HEADS_BYTES: usize = 64 << 10;
+/// Where, in the inode number that is told, the place of its device begins: 0 for the root's.
+const DEVICE_SHIFT: u32 = 48;
 /// The most that an entry, an extended attribute, an extent and an error take, variable-length parts aside.
 const ENTRY_BYTES: usize = 200;
 const XATTR_BYTES: usize = 30;
@@ -91,6 +93,8 @@ pub struct Walker {
     told_bytes: usize,
     reads_contents: bool,
     too_many: bool,
+    /// In the order in which they were met, the root's first: a subvolume of btrfs has one of its own.
+    devices: Vec<(u32, u32)>,
     walked: Walked,
 }
 
@@ -108,6 +112,7 @@ impl Walker {
             told_bytes: 0,
             reads_contents: true,
             too_many: false,
+            devices: Vec::new(),
             walked: Walked::default(),
         }
     }
@@ -129,6 +134,7 @@ impl Walker {
         self.walked = Walked::default();
         self.reads_contents = contents;
         (self.told_bytes, self.too_many) = (0, false);
+        self.devices.clear();
         match CString::new(root) {
             Ok(root) => self.descend(&root),
             Err(_) => self.error(Call::Openat, &[], Errno::INVAL),
@@ -218,6 +224,7 @@ impl Walker {
             }
         };
         let mut entry = described(&stat, path);
+        entry.inode |= self.device((stat.stx_dev_major, stat.stx_dev_minor)) << DEVICE_SHIFT;
         let kind = FileType::from_raw_mode(stat.stx_mode.into());
         let opened = match kind {
             FileType::Directory | FileType::RegularFile => self.open(parent, name, path, kind),
@@ -256,6 +263,16 @@ impl Walker {
         }
         self.tell(entry);
         None
+    }
+
+    /// The place of a device among those of this walk. Two subvolumes use the same inode numbers.
+    fn device(&mut self, device: (u32, u32)) -> u64 {
+        let known = self.devices.iter().position(|each| *each == device);
+        let place = known.unwrap_or_else(|| {
+            self.devices.push(device);
+            self.devices.len() - 1
+        });
+        place as u64
     }
 
     fn open(

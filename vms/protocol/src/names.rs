@@ -49,6 +49,13 @@ words! {
         ExchangeRange,
         CopyRange,
         Touch,
+        Subvolume,
+        Snapshot,
+        SubvolumeDelete,
+        StartAtomic,
+        CommitAtomic,
+        AbortAtomic,
+        Gc,
         Fsync,
         Fdatasync,
         SyncFileRange,
@@ -58,6 +65,7 @@ words! {
         WriteBack,
         DropCaches,
         Remount,
+        Shutdown,
         Run,
     }
 }
@@ -85,6 +93,10 @@ words! {
         SyncRange,
         /// `sync-file-range`: SYNC_FILE_RANGE_WRITE alone.
         Async,
+        /// `shutdown`: the log is written first, and nothing else.
+        Logflush,
+        /// `shutdown`: nothing is written any more.
+        Nologflush,
     }
 }
 
@@ -177,6 +189,14 @@ words! {
         ExchangeRange,
         CopyFileRange,
         Utimensat,
+        Subvolume,
+        Snapshot,
+        SubvolumeDelete,
+        StartAtomic,
+        CommitAtomic,
+        AbortAtomic,
+        Gc,
+        Shutdown,
         Fsync,
         Fdatasync,
         SyncFileRange,
