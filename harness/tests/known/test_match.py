@@ -337,7 +337,14 @@ F2FS, BTRFS = CaseId("f2fs", "posix", "my-db"), CaseId("btrfs", "default", "my-d
 @pytest.mark.parametrize(
     ("case", "kernel", "cause", "ran", "names", "others"),
     [
-        (F2FS, "6.12.117", "Flush sent while the write was in flight", (), {"f2fs-fsync-first-node"}, True),
+        (
+            F2FS,
+            "6.12.117",
+            "Flush sent while the write was in flight",
+            (),
+            {"f2fs-fsync-first-node", "f2fs-atomic-fsync"},
+            True,
+        ),
         (
             F2FS,
             "6.12.117",
