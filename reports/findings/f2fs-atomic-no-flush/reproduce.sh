@@ -66,13 +66,13 @@ disk_off() {
 	must losetup -d "$log"
 }
 
-# lost_data FROM UNTIL: $dir/after becomes what the disk may hold when UNTIL was logged, without those 4 KiB blocks of "N"
-# behind which no FLUSH came before other writes; prints the log from FROM on. The log is in sectors of 512 bytes
-# (drivers/md/dm-log-writes.c). Sector 0: magic, version, number of entries. An entry is a sector with place, length,
-# flags (1 FLUSH, 2 FUA, 4 DISCARD, 8 MARK), length of the mark's text, and that text; then, unless it is a discard, the
-# data. Writes that no flush has covered stand in the order of their completion: a disk may keep any of them.
+# lost_data FROM UNTIL: $dir/after becomes what the disk may hold just before the first FLUSH behind the data of the atomic
+# write (4 KiB blocks of "N"), or when UNTIL was logged: all writes but that data, which no flush has covered. Prints the
+# log from FROM on. The log is in sectors of 512 bytes (drivers/md/dm-log-writes.c). Sector 0: magic, version, number of
+# entries. An entry is a sector with place, length, flags (1 FLUSH, 2 FUA, 4 DISCARD, 8 MARK), length of the mark's text,
+# and that text; then, unless it is a discard, the data. Writes that were complete when a flush was sent stand before it.
 lost_data() {
-	from=$1 until=$2 at=1 shown= held= lost=
+	from=$1 until=$2 at=1 shown= held=
 	must cp --sparse=always "$dir/base" "$dir/after"
 	for entry in $(seq 0 $(($(od -An -tu8 -j16 -N8 "$dir/log") - 1))); do
 		set -- $(od -An -v -tu8 -j$((at * 512)) -N32 "$dir/log")
@@ -85,27 +85,23 @@ lost_data() {
 		fi
 		[ "$text" != "$from" ] || shown=yes
 		[ "$text" != "$until" ] || return 0
-		if [ $(($3 & 1)) != 0 ] && [ -n "$held" ] && [ -z "$lost" ]; then
-			must dd if="$dir/log" of="$dir/after" bs=512 skip="${held% *}" seek="${held#* }" count="$count" \
-				conv=notrunc status=none
-			held= what="$what, which covers the data"
+		if [ -n "$held" ] && [ $(($3 & 1)) != 0 ]; then
+			echo "  $entry: sector $1, $2 sectors$what, just before which the power fails"
+			return 0
 		fi
 		if [ $(($3 & 12)) = 0 ] && [ "$2" != 0 ]; then
 			first=$(dd if="$dir/log" bs=1 skip=$(((at + 1) * 512)) count=8 status=none | tr -d '\0')
 			if [ -n "$shown" ] && [ "$first" = NNNNNNNN ]; then
-				held="$((at + 1)) $1" count=$2 what="$what, the data"
+				held=yes what="$what, the data, which is lost"
 			else
-				[ -z "$held" ] || lost=yes
 				must dd if="$dir/log" of="$dir/after" bs=512 skip=$((at + 1)) seek="$1" count="$2" conv=notrunc \
 					status=none
 			fi
 		fi
-		if [ -n "$shown" ]; then
-			if [ -n "$text" ]; then
-				echo "  $entry: mark \"$text\""
-			else
-				echo "  $entry: sector $1, $2 sectors$what"
-			fi
+		if [ -n "$text" ] && [ -n "$shown" ]; then
+			echo "  $entry: mark \"$text\""
+		elif [ -n "$shown" ]; then
+			echo "  $entry: sector $1, $2 sectors$what"
 		fi
 		at=$((at + 1))
 		[ $(($3 & 4)) != 0 ] || at=$((at + $2))
