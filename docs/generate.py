@@ -319,7 +319,11 @@ def _operations() -> Lines:
 
 def _argument(kind: OperationKind, name: str) -> str:
     """What an argument is called: that of chmod, say, is read as a length."""
-    other = {(OperationKind.CHMOD, "length"): "mode", (OperationKind.TOUCH, "length"): "seconds"}
+    other = {
+        (OperationKind.CHMOD, "length"): "mode",
+        (OperationKind.TOUCH, "length"): "seconds",
+        (OperationKind.CHATTR, "value"): "flag",
+    }
     name = other.get((kind, name), name)
     return f"[{name.rstrip('*')}]" if name.endswith("*") else name
 

@@ -81,6 +81,7 @@ class _FilesystemFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seek_reads_mapping: bool = False  # lseek(SEEK_DATA) reads all that says where a file's data lies
     made_by_mkfs: tuple[str, ...] = ()
     folds_names: tuple[str, ...] = ()  # see `Contract`
+    chattr: tuple[str, ...] = ()  # see `Contract`
     checksums: tuple[str, ...] = ()  # see `Contract`
     source: tuple[str, ...] = ()  # its own folders and files in the kernel's source
     usual: str = "default"
@@ -302,6 +303,7 @@ def _profiles(filesystem: str, path: Path, shared: _FilesystemFile) -> list[Prof
                 shared.checksums if mode.checksums is None else mode.checksums,
             ),
             folds_names=shared.folds_names,
+            chattr=shared.chattr,
         ),
         second=mode.second,
         sectors=shared.sectors,

@@ -163,6 +163,7 @@ _LINES: dict[OperationKind, Callable[[Operation, str], str]] = {
     OperationKind.REMOVEXATTR: lambda op, _: f"setfattr -h -x {shlex.quote(op.name)} {_quoted(op.path)}",
     OperationKind.CHMOD: lambda op, _: f"chmod {op.length:05o} {_quoted(op.path)}",  # 0755 keeps set-group-ID
     OperationKind.CHOWN: lambda op, _: f"chown {op.offset}:{op.length} {_quoted(op.path)}",
+    OperationKind.CHATTR: lambda op, _: f"chattr {op.value.decode()} {_quoted(op.path)}",
     OperationKind.CLONE: _cloned,
     OperationKind.EXCHANGE_RANGE: _ranges_exchanged,
     OperationKind.COPY_RANGE: _copied,

@@ -35,6 +35,7 @@ class OperationKind(enum.StrEnum):
     REMOVEXATTR = "removexattr"
     CHMOD = "chmod"
     CHOWN = "chown"
+    CHATTR = "chattr"
     CLONE = "clone"
     EXCHANGE_RANGE = "exchange-range"
     COPY_RANGE = "copy-range"
@@ -117,6 +118,7 @@ ARGUMENTS: Mapping[OperationKind, tuple[str, ...]] = {
     OperationKind.REMOVEXATTR: ("path", "name"),
     OperationKind.CHMOD: ("path", "length"),
     OperationKind.CHOWN: ("path", "user", "group"),
+    OperationKind.CHATTR: ("path", "value"),
     OperationKind.CLONE: ("path", "target"),
     OperationKind.EXCHANGE_RANGE: ("path", "target", "flags*"),
     OperationKind.COPY_RANGE: ("path", "target", "offset", "length"),
@@ -154,7 +156,8 @@ class Operation:
     EXCHANGE_RANGE exchanges the whole contents of two files, and with them their sizes
     (XFS_IOC_EXCHANGE_RANGE to the end of both). COPY_RANGE copies bytes of the file `path` to the same place
     in `target` (copy_file_range(2)); whether they share blocks then is the file system's choice. TOUCH sets
-    both times of an inode (utimensat(2)), which no contract judges.
+    both times of an inode (utimensat(2)), which no contract judges. CHATTR sets (`+S`) or clears (`-S`) one
+    inode flag (FS_IOC_SETFLAGS), by its letter in chattr(1); `harness.oracles.chattr` says what each does.
     SUBVOLUME, SNAPSHOT (of the subvolume `path`, writable, as `target`) and SUBVOLUME_DELETE are btrfs's.
     START_ATOMIC, COMMIT_ATOMIC and ABORT_ATOMIC are F2FS's: what is written to the file in between is there
     with the commit, all of it, or not at all. GC: F2FS collects garbage once, in the foreground.

@@ -51,6 +51,7 @@ class Call(enum.StrEnum):
     REMOVEXATTR = "removexattr"
     CHMOD = "chmod"
     CHOWN = "chown"
+    SETFLAGS = "setflags"
     FICLONE = "ficlone"
     EXCHANGE_RANGE = "exchange-range"
     COPY_FILE_RANGE = "copy-file-range"

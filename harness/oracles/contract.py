@@ -41,6 +41,7 @@ class Contract:
     `folds_names`: a name is not its bytes to this file system. `case`: names that differ in case alone are
         one; `ends`: dots and spaces at the end are no part of a name; `composed`: a letter and its accent
         come back as one character, Unicode's NFC. What such operations leave is not followed.
+    `chattr`: letters of chattr(1) whose promise the file system keeps; see `harness.oracles.chattr`.
     `checksums`: regular expressions for what blocks are for (`harness.cases.requests_seen`) that have a
     checksum, by
         which damage is told from a write that a power cut tore.
@@ -57,6 +58,7 @@ class Contract:
     rules: tuple[str, ...] = ()
     made_by_mkfs: tuple[str, ...] = ()
     folds_names: tuple[str, ...] = ()
+    chattr: tuple[str, ...] = ()
     checksums: tuple[str, ...] = ()
 
     @property
@@ -94,6 +96,10 @@ class Contract:
         for word in self.folds_names:
             if word not in FOLDS:
                 _refuse(f"folds_names has {word!r}, which is none", word, FOLDS)
+        if set(self.chattr) - {"D"}:
+            raise UsageError(
+                f"chattr = {self.chattr}: of the letters, only D depends", 'write chattr = ["D"]'
+            )
         for wrong, reason in _contradictions(self):
             if wrong:
                 raise UsageError(f"contract: {reason}", "see vms/filesystems/CONTRACTS.md")

@@ -25,7 +25,7 @@ DIRECTORY_MODE = 0o755
 @dataclass(slots=True)
 class Inode:
     """An inode. `allocated`: every block that may be allocated by now. `linkable`: it has no name yet, and
-    link may give it the first one.
+    link may give it the first one. `flags`: those of chattr(1), by their letters.
     """
 
     kind: str
@@ -36,6 +36,7 @@ class Inode:
     allocated: set[int] = field(default_factory=set)
     linkable: bool = False
     owner: tuple[int, int] = (0, 0)
+    flags: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -72,6 +73,7 @@ class Inodes:
         self.subvolumes: set[int] = set()  # their topmost directories, the root aside
         self.copies: dict[int, int] = {}  # directory of a snapshot to the operation that made it
         self.deleted: dict[int, int] = {}  # inode of a deleted subvolume to the operation that deleted it
+        self.folds = False  # whether a directory has ever ignored case
         self.persistence: list[PersistencePoint] = []
         self.names = Namespace()
         self.entries = Entries()

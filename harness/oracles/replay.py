@@ -28,6 +28,7 @@ from collections.abc import Callable, Mapping, Sequence
 from harness.errors import NotSupported, UsageError
 from harness.model import BLOCK_BYTES, History, HistoryStep, Operation, OperationKind
 from harness.oracles.atomic import abort_atomic, commit_atomic, need_not_atomic, start_atomic, write_aside
+from harness.oracles.chattr import chattr, inherited, is_synced_at_once, spelled
 from harness.oracles.contract import Contract
 from harness.oracles.inodes import DIRECTORY_MODE, Handle, Inode, Inodes, Misfit
 from harness.oracles.persistence import (
@@ -72,10 +73,12 @@ def _make(kind: str, mode: int, device: bytes = b"") -> Callable[[Inodes, int, O
     def make(m: Inodes, i: int, op: Operation) -> None:
         m.absent(op.path)
         parent = m.parent(op.path)
-        inherited = m.nodes[parent].mode & _SETGID if kind == "directory" else 0
-        m.nodes[i] = Inode(kind, mode | inherited, device or _raw(op.target), owner=_owner_in(m, parent))
+        group = m.nodes[parent].mode & _SETGID if kind == "directory" else 0
+        m.nodes[i] = Inode(kind, mode | group, device or _raw(op.target), owner=_owner_in(m, parent))
         if kind == "file":
             m.files[i] = FileHistory(i, op.path)
+        elif kind == "directory":
+            m.nodes[i].flags = inherited(m, parent)
         m.add(op.path, i)
         m.touch(i, parent)
         m.touch_data(i, i)
@@ -293,7 +296,8 @@ def _write(m: Inodes, i: int, op: Operation) -> None:
         overwrites = m.contract.data == "journal" or "overwrites-commit" in m.contract.rules
         if new or grown > size or overwrites:
             m.touch_written(i, inode)
-    at_once = {"dsync"} if "writes-at-once" in m.contract.rules and op.kind in _WRITES else set()
+    synchronous = "writes-at-once" in m.contract.rules or "S" in m.nodes[inode].flags
+    at_once = {"dsync"} if synchronous and op.kind in _WRITES else set()
     if op.length and {"sync", "dsync"} & {*op.flags, *at_once}:
         persist(m, i, op.path, data_only="sync" not in op.flags, written=(start, end))
 
@@ -545,6 +549,7 @@ _APPLY: Mapping[OperationKind, Callable[[Inodes, int, Operation], None]] = {
     OperationKind.MKNOD: _make("char", FILE_MODE, _NULL_DEVICE),
     OperationKind.CHMOD: _chmod,
     OperationKind.CHOWN: _chown,
+    OperationKind.CHATTR: chattr,
     OperationKind.CLONE: _clone,
     OperationKind.EXCHANGE_RANGE: _exchange_range,
     OperationKind.COPY_RANGE: _copy_range,
@@ -611,22 +616,24 @@ def replay(contract: Contract, history: History) -> ModelTimeline:
     if contract.folds_names and not opaque:
         need_kept_names(contract, operations)
     m = Inodes(contract)
-    for i, op in enumerate(operations):
+    done = [*operations]
+    for i, given in enumerate(operations):
         try:
             if not opaque and i not in lost:
+                op = done[i] = spelled(m, given)
                 if op.kind not in _COPIES_NOTHING:
                     m.named_by(i, op.path, op.target)
                 _apply(m, i, op)
                 of_names = op.kind in OF_NAMES and m.has_moved
-                if contract.persists == "operations" and of_names:
+                if of_names and (contract.persists == "operations" or is_synced_at_once(m, op)):
                     m.persistence.append(PersistencePoint(i, i + 1))
                 if "names-at-once" in contract.rules and of_names:
                     persist_name(m, i, op.target if op.kind in _TO_TARGET else op.path)
         except Misfit as e:
-            raise UsageError(f"operation {i}, `{op}`: {e}", "correct the workload") from e
+            raise UsageError(f"operation {i}, `{given}`: {e}", "correct the workload") from e
         m.note()
     return ModelTimeline(
-        operations=operations,
+        operations=tuple(done),
         opaque=opaque,
         names=m.names,
         files=m.files,
@@ -688,7 +695,7 @@ def most_names(operations: Sequence[Operation]) -> int:
     """The most names that are there at once, the root aside. The operations are possible."""
     m, most = Inodes(_ANY), 0
     for place, op in enumerate(operations):
-        _apply(m, place, op)
+        _apply(m, place, spelled(m, op))
         most = max(most, len(m.inodes) - 1)
     return most
 
@@ -699,6 +706,6 @@ def fitting(contract: Contract, operations: Sequence[Operation]) -> list[int]:
     kept: list[int] = []
     for place, op in enumerate(operations):
         with contextlib.suppress(Misfit):  # which is raised before anything has changed
-            _apply(m, len(kept), op)
+            _apply(m, len(kept), spelled(m, op))
             kept.append(place)
     return kept

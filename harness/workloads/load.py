@@ -29,6 +29,7 @@ from harness.model import Check, CrashState, Operation, OperationKind, Workload
 from harness.model.operations import ARGUMENTS
 from harness.model.questions import Question
 from harness.model.schedules import ScheduleName, under_schedule, without_schedule
+from harness.oracles.chattr import LETTERS
 from harness.oracles.replay import most_names, need_possible
 from harness.workloads.applications import DESCRIPTION, is_application, load_application, need_name, next_key
 from harness.workloads.generate import SETS as GENERATED_SETS
@@ -219,7 +220,7 @@ def _end_of(fields: Mapping[str, object]) -> int:
 
 def _convert(text: str, kind: OperationKind, name: str, word: str) -> object:
     if name == "value":
-        return word.encode()
+        return _inode_flag(text, word) if kind is OperationKind.CHATTR else word.encode()
     if name == "state":
         return _state(text, word)
     if name in ("offset", "length", "user", "group"):
@@ -237,6 +238,13 @@ def _convert(text: str, kind: OperationKind, name: str, word: str) -> object:
         raise UsageError(f"operation {text!r}: {word!r} has a / or a . that names nothing", f"write: {plain}")
     _need_length(word.split("/"))
     return "" if word == "." else word
+
+
+def _inode_flag(text: str, word: str) -> bytes:
+    if not re.fullmatch(f"[+-][{LETTERS}]", word):
+        known = ", ".join(f"+{letter}" for letter in LETTERS)
+        raise UsageError(f"operation {text!r}: {word!r} is no inode flag", f"one of {known}, or with -")
+    return word.encode()
 
 
 def _need_length(names: Sequence[str]) -> None:

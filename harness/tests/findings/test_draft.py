@@ -63,6 +63,7 @@ setxattr f user.a it's
 removexattr f user.a
 chmod f 600
 chown f 1000 100
+chattr f +S
 clone f h
 exchange-range f h
 exchange-range f h dsync

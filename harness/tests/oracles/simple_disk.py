@@ -18,6 +18,7 @@ from random import Random
 from harness.model import Extent, ExtentKind, FileKind, Operation, OperationKind, TreeEntry
 from harness.oracles.contract import Contract
 from harness.oracles.pattern import POISON, fill, word
+from harness.oracles.persistence import OF_NAMES
 
 K = OperationKind
 PAGE = 4096
@@ -41,6 +42,7 @@ class Inode:
     target: bytes = b""
     size: int = 0
     owner: tuple[int, int] = (0, 0)
+    flags: frozenset[str] = frozenset()
     xattrs: dict[str, bytes] = field(default_factory=dict)
     blocks: dict[int, Block] = field(default_factory=dict)
 
@@ -49,6 +51,7 @@ class Inode:
 class Metadata:
     names: dict[str, int] = field(default_factory=dict)
     inodes: dict[int, Inode] = field(default_factory=lambda: {ROOT: Inode("directory", 0o755)})
+    flagged: bool = False
 
 
 @dataclass
@@ -184,6 +187,11 @@ class SimpleDisk:
     def perform(self, index: int, op: Operation) -> None:
         for _ in getattr(self, "do_" + _METHOD.get(op.kind, op.kind.value))(index, op):
             self.step()
+        if self.meta.flagged and op.kind in OF_NAMES and "dirsync-flag-does-nothing" not in self.bugs:
+            paths = [op.target] if op.kind is K.LINK else [op.path, *[op.target] * (op.kind in _MOVES)]
+            if any("D" in self.meta.inodes[self.parent(path)].flags for path in paths):
+                self.commit()
+                self.step()
 
     def parent(self, path: str) -> int:
         return self.meta.names[path.rpartition("/")[0]] if "/" in path else ROOT
@@ -198,6 +206,8 @@ class SimpleDisk:
         inode = self.next_inode
         targets = {"symlink": op.target.encode(), "char": b"1:3"}
         self.meta.inodes[inode] = Inode(kind, mode, targets.get(kind, b""))
+        if kind == "directory":
+            self.meta.inodes[inode].flags = self.meta.inodes[self.parent(op.path)].flags
         self.meta.names[op.path] = inode
         self.sizes[inode] = 0
         self.touch(inode, data=True)
@@ -429,7 +439,10 @@ class SimpleDisk:
             self.write_chunk(inode, at, fill(index, at, n))
             at += n
             yield
-        if {"sync", "dsync"} & set(op.flags) and "sync-write-does-nothing" not in self.bugs:
+        flags = set(op.flags)
+        if "S" in self.meta.inodes[inode].flags and "sync-flag-does-nothing" not in self.bugs:
+            flags.add("dsync")
+        if {"sync", "dsync"} & flags and "sync-write-does-nothing" not in self.bugs:
             first = (end - op.length) // PAGE
             pages = range(first + ("sync-write-skips-a-page" in self.bugs), -(-end // PAGE))
             yield from self.persist(inode, data_only="sync" not in op.flags, pages=pages)
@@ -643,6 +656,14 @@ class SimpleDisk:
             yield from self.do_sync(index, op)
         yield
 
+    def do_chattr(self, index: int, op: Operation) -> Iterator[None]:
+        sign, letter = op.value[:1].decode(), op.value[1:].decode()
+        node = self.meta.inodes[self.find(op.path)]
+        node.flags = node.flags | {letter} if sign == "+" else node.flags - {letter}
+        self.meta.flagged = True
+        self.touch(self.find(op.path))
+        yield
+
     def do_touch(self, index: int, op: Operation) -> Iterator[None]:
         self.touch(self.find(op.path))
         yield
@@ -745,6 +766,7 @@ class SimpleDisk:
         return bytes(content)
 
 
+_MOVES = (K.RENAME, K.EXCHANGE)
 _METHOD = {
     K.APPEND: "write",
     K.EXCHANGE_RANGE: "exchange_range",

@@ -14,8 +14,8 @@ use powercut_protocol::{
 };
 use rustix::{
     fs::{
-        self, fallocate, fdatasync, fstat, fsync, makedev, AtFlags, FallocateFlags, FileType, Mode,
-        OFlags, RenameFlags, Timespec, Timestamps, XattrFlags, CWD,
+        self, fallocate, fdatasync, fstat, fsync, makedev, AtFlags, FallocateFlags, FileType,
+        IFlags, Mode, OFlags, RenameFlags, Timespec, Timestamps, XattrFlags, CWD,
     },
     io::{fcntl_dupfd_cloexec, pwrite, Errno},
     mm::{mmap, msync, munmap, MapFlags, MsyncFlags, ProtFlags},
@@ -45,6 +45,8 @@ const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 /// the cache is not on the list of those that can be evicted (`mapping_shrinkable`).
 const PAGES_AND_INODES: &str = "3";
 
+/// From `include/uapi/linux/fs.h`.
+const FS_CASEFOLD_FL: u32 = 0x4000_0000;
 /// From `fs/xfs/libxfs/xfs_fs.h`: _IOW('X', 129, struct xfs_exchange_range), and its flags.
 const XFS_IOC_EXCHANGE_RANGE: u32 = 0x4028_5881;
 const EXCHANGE_TO_EOF: u64 = 1;
@@ -266,6 +268,7 @@ fn perform_call(scene: &mut Scene, op: &Operation, writer: u16) -> Result<(), Fa
             }
         }
         Kind::Chown => chown(op, path),
+        Kind::Chattr => set_flag(path, value),
         Kind::Clone => {
             let source = open(path, OFlags::RDONLY)?;
             let target = open(&below_mount(&op.target)?, OFlags::WRONLY)?;
@@ -384,6 +387,38 @@ fn chown(op: &Operation, path: &str) -> Result<(), Failed> {
     let (user, group) = (number(op.offset)?, number(op.length)?);
     let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
     fs::chownat(CWD, path, Some(user), Some(group), AtFlags::empty()).map_err(of(Call::Chown))
+}
+
+/// ioctl(2) with FS_IOC_SETFLAGS: `+` or `-`, and a letter of chattr(1). A file system may take what it does not
+/// keep for done: btrfs, for +C of a file that is not empty.
+fn set_flag(path: &str, value: &[u8]) -> Result<(), Failed> {
+    let (wanted, letter) = match value {
+        [b'+', letter] => (true, letter),
+        [b'-', letter] => (false, letter),
+        _ => return Err((Call::Request, Errno::INVAL)),
+    };
+    let flag = match letter {
+        b'C' => IFlags::NOCOW,
+        b'D' => IFlags::DIRSYNC,
+        b'F' => IFlags::from_bits_retain(FS_CASEFOLD_FL),
+        b'S' => IFlags::SYNC,
+        _ => return Err((Call::Request, Errno::INVAL)),
+    };
+    let lacks = |errno| match errno {
+        // What does not know the ioctl, or lets the server of a mount answer.
+        Errno::NOTTY | Errno::NOSYS => (Call::Setflags, Errno::OPNOTSUPP),
+        other => (Call::Setflags, other),
+    };
+    let file = open(path, OFlags::RDONLY)?;
+    let mut flags = fs::ioctl_getflags(&file).map_err(lacks)?;
+    flags.set(flag, wanted);
+    fs::ioctl_setflags(&file, flags).map_err(lacks)?;
+    let kept = fs::ioctl_getflags(&file).map_err(lacks)?.contains(flag) == wanted;
+    if kept {
+        Ok(())
+    } else {
+        Err((Call::Setflags, Errno::OPNOTSUPP))
+    }
 }
 
 /// The argument of XFS_IOC_EXCHANGE_RANGE: see ioctl_xfs_exchange_range(2).
