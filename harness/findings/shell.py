@@ -164,6 +164,7 @@ _LINES: dict[OperationKind, Callable[[Operation, str], str]] = {
     OperationKind.CHMOD: lambda op, _: f"chmod {op.length:05o} {_quoted(op.path)}",  # 0755 keeps set-group-ID
     OperationKind.CHOWN: lambda op, _: f"chown {op.offset}:{op.length} {_quoted(op.path)}",
     OperationKind.CHATTR: lambda op, _: f"chattr {op.value.decode()} {_quoted(op.path)}",
+    OperationKind.ENABLE_VERITY: lambda op, _: f"fsverity enable {_quoted(op.path)}",
     OperationKind.CLONE: _cloned,
     OperationKind.EXCHANGE_RANGE: _ranges_exchanged,
     OperationKind.COPY_RANGE: _copied,

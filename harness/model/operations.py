@@ -36,6 +36,7 @@ class OperationKind(enum.StrEnum):
     CHMOD = "chmod"
     CHOWN = "chown"
     CHATTR = "chattr"
+    ENABLE_VERITY = "enable-verity"
     CLONE = "clone"
     EXCHANGE_RANGE = "exchange-range"
     COPY_RANGE = "copy-range"
@@ -119,6 +120,7 @@ ARGUMENTS: Mapping[OperationKind, tuple[str, ...]] = {
     OperationKind.CHMOD: ("path", "length"),
     OperationKind.CHOWN: ("path", "user", "group"),
     OperationKind.CHATTR: ("path", "value"),
+    OperationKind.ENABLE_VERITY: ("path",),
     OperationKind.CLONE: ("path", "target"),
     OperationKind.EXCHANGE_RANGE: ("path", "target", "flags*"),
     OperationKind.COPY_RANGE: ("path", "target", "offset", "length"),
@@ -161,6 +163,8 @@ class Operation:
     SUBVOLUME, SNAPSHOT (of the subvolume `path`, writable, as `target`) and SUBVOLUME_DELETE are btrfs's.
     START_ATOMIC, COMMIT_ATOMIC and ABORT_ATOMIC are F2FS's: what is written to the file in between is there
     with the commit, all of it, or not at all. GC: F2FS collects garbage once, in the foreground.
+    ENABLE_VERITY makes a file read-only, with a hash tree by which each read is verified
+    (FS_IOC_ENABLE_VERITY, SHA-256).
     `length`: bytes; the new size of TRUNCATE; permission bits of CHMOD; of TOUCH, seconds since 1970.
     `offset` and `length` of CHOWN are user and group.
     `flags`: `sync`, `dsync`, `direct` of WRITE and APPEND; `keep-size`, `punch-hole`, `zero-range`,

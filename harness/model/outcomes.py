@@ -52,6 +52,7 @@ class Call(enum.StrEnum):
     CHMOD = "chmod"
     CHOWN = "chown"
     SETFLAGS = "setflags"
+    ENABLE_VERITY = "enable-verity"
     FICLONE = "ficlone"
     EXCHANGE_RANGE = "exchange-range"
     COPY_FILE_RANGE = "copy-file-range"

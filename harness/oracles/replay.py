@@ -54,6 +54,7 @@ from harness.oracles.timeline import (
     shifted,
     whole_blocks,
 )
+from harness.oracles.verity import attributes_of, enable_verity, need_no_verity
 from harness.symptoms import paths_of
 
 # vms/agent/src/operations.rs creates with these permissions.
@@ -550,6 +551,7 @@ _APPLY: Mapping[OperationKind, Callable[[Inodes, int, Operation], None]] = {
     OperationKind.CHMOD: _chmod,
     OperationKind.CHOWN: _chown,
     OperationKind.CHATTR: chattr,
+    OperationKind.ENABLE_VERITY: enable_verity,
     OperationKind.CLONE: _clone,
     OperationKind.EXCHANGE_RANGE: _exchange_range,
     OperationKind.COPY_RANGE: _copy_range,
@@ -594,6 +596,21 @@ _ANY = Contract(
 )
 
 
+_CHANGES_CONTENTS = frozenset(
+    {
+        OperationKind.WRITE,
+        OperationKind.APPEND,
+        OperationKind.MMAP_WRITE,
+        OperationKind.TRUNCATE,
+        OperationKind.FALLOCATE,
+        OperationKind.CLONE,
+        OperationKind.COPY_RANGE,
+        OperationKind.EXCHANGE_RANGE,
+    }
+)
+"""Operations that a file with verity refuses: the target, or the only file that they name."""
+
+
 _TO_TARGET = frozenset({OperationKind.LINK, OperationKind.RENAME, OperationKind.EXCHANGE})
 """Operations on names whose new name is the target."""
 
@@ -621,6 +638,8 @@ def replay(contract: Contract, history: History) -> ModelTimeline:
         try:
             if not opaque and i not in lost:
                 op = done[i] = spelled(m, given)
+                if op.kind in _CHANGES_CONTENTS:
+                    need_no_verity(m, op.target or op.path)
                 if op.kind not in _COPIES_NOTHING:
                     m.named_by(i, op.path, op.target)
                 _apply(m, i, op)
@@ -639,7 +658,7 @@ def replay(contract: Contract, history: History) -> ModelTimeline:
         files=m.files,
         persistence=tuple(m.persistence),
         floors=floors_of(m.persistence, len(operations)),
-        attributes=frozenset(op.name for op in operations if op.name),
+        attributes=attributes_of(operations),
         kinds={inode: node.kind for inode, node in m.nodes.items()},
         written={e.index: f for f in m.files.values() for e in f.events if e.kind is EventKind.WRITE}
         | {index: m.files[inode] for index, inode in m.aside.items()},

@@ -49,6 +49,7 @@ EXAMPLES = {
     OperationKind.CHMOD: ["chmod f 600"],
     OperationKind.CHOWN: ["chown f 1 2"],
     OperationKind.CHATTR: ["chattr f +S", "chattr f -S", "chattr e +F", "chattr e +D"],
+    OperationKind.ENABLE_VERITY: ["enable-verity f"],
     OperationKind.CLONE: ["clone f g"],
     OperationKind.EXCHANGE_RANGE: ["exchange-range f g", "exchange-range f g dsync"],
     OperationKind.COPY_RANGE: ["copy-range f g 100 200"],

@@ -64,6 +64,7 @@ removexattr f user.a
 chmod f 600
 chown f 1000 100
 chattr f +S
+enable-verity v
 clone f h
 exchange-range f h
 exchange-range f h dsync

@@ -664,6 +664,17 @@ class SimpleDisk:
         self.touch(self.find(op.path))
         yield
 
+    def do_verity(self, index: int, op: Operation) -> Iterator[None]:
+        inode = self.find(op.path)
+        for key in sorted(k for k in self.dirty if k[0] == inode):
+            self.write_page(*key)
+            yield
+        self.finish(inode)
+        yield
+        self.meta.inodes[inode].xattrs["verity"] = b""
+        self.touch(inode)
+        yield
+
     def do_touch(self, index: int, op: Operation) -> Iterator[None]:
         self.touch(self.find(op.path))
         yield
@@ -776,6 +787,7 @@ _METHOD = {
     K.ABORT_ATOMIC: "abort_atomic",
     K.GC: "nothing",
     K.COPY_RANGE: "copy",
+    K.ENABLE_VERITY: "verity",
     K.FDATASYNC: "fsync",
     K.MMAP_WRITE: "mmap",
     K.SYNC_FILE_RANGE: "writeback",

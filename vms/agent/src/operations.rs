@@ -45,6 +45,9 @@ const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 /// the cache is not on the list of those that can be evicted (`mapping_shrinkable`).
 const PAGES_AND_INODES: &str = "3";
 
+/// From `include/uapi/linux/fsverity.h`: _IOW('f', 133, struct fsverity_enable_arg), and the hash.
+const FS_IOC_ENABLE_VERITY: u32 = 0x4080_6685;
+const FS_VERITY_HASH_ALG_SHA256: u32 = 1;
 /// From `include/uapi/linux/fs.h`.
 const FS_CASEFOLD_FL: u32 = 0x4000_0000;
 /// From `fs/xfs/libxfs/xfs_fs.h`: _IOW('X', 129, struct xfs_exchange_range), and its flags.
@@ -269,6 +272,7 @@ fn perform_call(scene: &mut Scene, op: &Operation, writer: u16) -> Result<(), Fa
         }
         Kind::Chown => chown(op, path),
         Kind::Chattr => set_flag(path, value),
+        Kind::EnableVerity => enable_verity(path),
         Kind::Clone => {
             let source = open(path, OFlags::RDONLY)?;
             let target = open(&below_mount(&op.target)?, OFlags::WRONLY)?;
@@ -418,6 +422,41 @@ fn set_flag(path: &str, value: &[u8]) -> Result<(), Failed> {
         Ok(())
     } else {
         Err((Call::Setflags, Errno::OPNOTSUPP))
+    }
+}
+
+/// The argument of FS_IOC_ENABLE_VERITY: see Documentation/filesystems/fsverity.rst. No salt, and no signature.
+#[repr(C)]
+#[derive(Default)]
+struct VerityEnable {
+    version: u32,
+    hash_algorithm: u32,
+    block_size: u32,
+    salt_size: u32,
+    salt: u64,
+    signature_size: u32,
+    reserved: u32,
+    signature: u64,
+    more: [u64; 11],
+}
+
+/// ioctl(2) with FS_IOC_ENABLE_VERITY, for which nobody may have the file open to write.
+fn enable_verity(path: &str) -> Result<(), Failed> {
+    let argument = VerityEnable {
+        version: 1,
+        hash_algorithm: FS_VERITY_HASH_ALG_SHA256,
+        block_size: PAGE_BYTES as u32,
+        ..VerityEnable::default()
+    };
+    let file = open(path, OFlags::RDONLY)?;
+    // SAFETY: the kernel reads as many bytes as the request's number says, which are those of `argument`.
+    match unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_ENABLE_VERITY as _, &argument) } {
+        0 => Ok(()),
+        _ => Err(match errno_of(&std::io::Error::last_os_error()) {
+            // Another file system, or one whose kernel is without CONFIG_FS_VERITY.
+            Errno::NOTTY => (Call::EnableVerity, Errno::OPNOTSUPP),
+            other => (Call::EnableVerity, other),
+        }),
     }
 }
 

@@ -37,6 +37,8 @@ use crate::{
     xattrs::{self, Subject},
 };
 
+/// What a file with fs-verity has as one more extended attribute; harness/oracles/verity.py has the same word.
+const VERITY: &str = "verity";
 /// Files that are held open until their contents are read.
 const BATCH_FILES: usize = 256;
 /// Stretches of data and holes that are looked up in one file before its contents are read.
@@ -234,6 +236,13 @@ impl Walker {
             (FileType::Directory | FileType::RegularFile, None) => {}
             (_, Some(file)) => entry.xattrs = self.xattrs(&Subject::Open(file.as_fd()), path),
             _ => entry.xattrs = self.xattrs(&Subject::named(parent, name), path),
+        }
+        if stat.stx_attributes.contains(StatxAttributes::VERITY) {
+            // Behind all names that an attribute may have.
+            entry.xattrs.push(Xattr {
+                name: VERITY.into(),
+                ..Xattr::default()
+            });
         }
         match (kind, opened) {
             (FileType::RegularFile, Some(file)) if self.reads_contents => {
