@@ -211,8 +211,9 @@ class Writer:
             return Operation(kind, path, target="f" if kind is K.SYMLINK else "", length=length)
         if kind in (K.LINK, K.RENAME, K.EXCHANGE, K.UNLINK, K.RMDIR, K.SETXATTR, K.REMOVEXATTR):
             return self.of_names(kind)
-        if kind in (K.CLONE, K.EXCHANGE_RANGE, K.COPY_RANGE):
-            return self.of_two_files(kind)
+        of_two = {K.CLONE, K.EXCHANGE_RANGE, K.COPY_RANGE}
+        if kind in of_two | {K.CHATTR, K.ENABLE_VERITY}:
+            return self.of_two_files(kind) if kind in of_two else self.of_flags(kind)
         if kind in (K.FSYNC, K.CHMOD) and random.random() < 0.3:
             return Operation(kind, "d", length=random.choice([0o700, 0o755]) if kind is K.CHMOD else 0)
         by_handle = [] if kind is K.CREATE else list(self.handles)
@@ -236,6 +237,13 @@ class Writer:
         else:
             return []
         return made if len(made) <= room else []
+
+    def of_flags(self, kind: K) -> Operation | None:
+        """No file gets verity: it would never be written again."""
+        if kind is K.ENABLE_VERITY:
+            return None
+        sign, path = self.random.choice("+-"), self.random.choice(["d", *self.files()])
+        return Operation(kind, path, value=f"{sign}{'D' if path == 'd' else 'S'}".encode())
 
     def of_two_files(self, kind: K) -> Operation | None:
         if len(self.files()) < 2:
