@@ -115,7 +115,8 @@ class Explanation(msgspec.Struct, frozen=True):
     `minimal`: False if the search for fewer losses was stopped early, None where fewer are not looked for.
     `visits`: states recovered for it.
     `trees`: None where the model knows no names, since programs ran. `promises`: of a finding by rules, what
-    each mode says of the order that the program relies on.
+    each mode says of the order that the program relies on; `orders`: of which kinds that is
+    (`ORDERS` of `harness.ruled.hides`).
     """
 
     finding: str
@@ -130,6 +131,7 @@ class Explanation(msgspec.Struct, frozen=True):
     differences: tuple[BlockDifference, ...] = ()
     trees: Trees | None = None
     promises: dict[str, str] = {}
+    orders: tuple[str, ...] = ()
 
     @property
     def mechanism_name(self) -> str:

@@ -15,8 +15,9 @@ from harness.filesystems.profile import Profile
 from harness.filesystems.profiles import profiles, ruled_modes, ruled_name
 from harness.model import CaseId
 from harness.oracles.contract import Contract
-from harness.report.explanation import read_explanation, write_explanation
+from harness.report.explanation import Explanation, read_explanation, write_explanation
 from harness.report.words import number, plural
+from harness.ruled.hides import Seen, by_what
 from harness.ruled.judging import ORACLE, Judging
 from harness.rules.micro import Effect
 from harness.rules.promised import effect_under
@@ -202,25 +203,34 @@ def tell_where_seen(store: RunStore) -> None:
         told = read_explanation(store.layout, finding.id) if finding.case.filesystem == "any" else None
         same = [c.case for c in real if c.case.workload == finding.case.workload]
         if told is not None and same:
-            lines = {**told.lines, "seen": seen(store, same, told.promises)}
+            lines = {**told.lines, "seen": seen(store, same, told)}
             write_explanation(store.layout, msgspec.structs.replace(told, lines=lines))
 
 
-def seen(store: RunStore, cases: Sequence[CaseId], promises: Mapping[str, str]) -> str:
-    """What a check said on real file systems, in words. A state that fails there need not fail for the same
-    reason.
+def seen(store: RunStore, cases: Sequence[CaseId], told: Explanation) -> str:
+    """What a check said on real file systems, in words, and by what one hides a loss that its contract does
+    not exclude. A state that fails there need not fail for the same reason.
     """
     parts, known, ruled_by = [], modes(), ruled_modes()
+    found = {case.configuration: _seen(store, case) for case in cases}
     for case in cases:
-        violated = store.violated(case).values()
-        failed = sum(any(oracle == ORACLE for oracle, _ in kinds) for kinds in violated)
-        counts, name = store.counts(case), case.configuration
-        states = counts.passed + counts.failed
-        ruled = ruled_by.get(f"any/{case.filesystem}-{case.mode}")
-        said = promises.get(_alike(ruled.rules, case.filesystem, known)) if ruled and ruled.rules else None
+        name = case.configuration
+        failed, states = found[name].failed, found[name].states
         if failed:
             parts.append(f"{name}: {number(failed)} of {plural(states, 'state')} fail the same check")
-        else:
-            also = ", though its contract does not promise this order" if said == Says.NOT else ""
-            parts.append(f"{name}: none of {plural(states, 'state')} fails it{also}")
+            continue
+        ruled = ruled_by.get(f"any/{case.filesystem}-{case.mode}")
+        said = (
+            told.promises.get(_alike(ruled.rules, case.filesystem, known)) if ruled and ruled.rules else None
+        )
+        also = ", though its contract does not promise this order" if said == Says.NOT else ""
+        by = by_what(name, told.orders, found, promised=said == Says.PROMISED)
+        parts.append(f"{name}: none of {plural(states, 'state')} fails it{also}{by and f': {by}'}")
     return "; ".join(parts)
+
+
+def _seen(store: RunStore, case: CaseId) -> Seen:
+    violated = store.violated(case).values()
+    failed = sum(any(oracle == ORACLE for oracle, _ in kinds) for kinds in violated)
+    counts = store.counts(case)
+    return Seen(failed, counts.passed + counts.failed)

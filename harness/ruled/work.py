@@ -26,6 +26,7 @@ from harness.plan import Plan
 from harness.report.explanation import Explanation, Fate, Rung, write_explanation
 from harness.report.lines import reproduce, source_words
 from harness.report.words import MANY, plural
+from harness.ruled.hides import orders_of
 from harness.ruled.judging import (
     ORACLE,
     Answer,
@@ -329,6 +330,7 @@ class _Case:
             minimal=None,
             visits=judging.asked,
             promises={mode: str(said) for mode, said in promises.items()},
+            orders=orders_of(effect, told.found),
         )
 
 

@@ -294,9 +294,10 @@ def test_what_real_file_systems_of_the_run_showed_is_told_beside_what_they_promi
     assert found is not None
     assert found.lines["promised"] == "p"
     assert found.lines["seen"] == (
-        "ext4/ordered: none of 8 states fails it, though its contract does not promise this order; "
+        "ext4/ordered: none of 8 states fails it, though its contract does not promise this order: "
+        "hidden, by what is not known; "
         "xfs/default: 2 of 7 states fail the same check; "
-        "f2fs/posix: none of 6 states fails it"
+        "f2fs/posix: none of 6 states fails it: hidden, by what is not known"
     )
 
 
