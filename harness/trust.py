@@ -44,8 +44,9 @@ from harness.model import Workload
 from harness.model.schedules import without_schedule
 from harness.plan import ExistingDisk, Plan
 from harness.store import RunStore
+from harness.workloads.applications import ENDING
 from harness.workloads.generate import is_generated
-from harness.workloads.load import contents_hash, is_installed, pin_name, select_workloads
+from harness.workloads.load import contents_hash, is_installed, pin_name, select_workloads, without_neighbour
 
 _OWN_CLUSTER = re.compile(r"local:\d+")
 Asked = tuple[str, str]
@@ -342,17 +343,20 @@ def need_known(machine: str, accel: str) -> None:
 
 def _is_vouched(word: str, named: Named) -> bool:
     """Whether a word that names workloads is this installation's, or one of this command line's. A file that
-    is named is named under each of its schedules.
+    is named is named under each of its schedules, and with a neighbour.
     """
     if is_installed(word):
         return True
-    words = (word, without_schedule(word)[0])
+    plain = without_schedule(word)[0]
+    words = (word, plain, without_neighbour(plain)[0])  # which a folder of that name is not
     return any(w in words or str(_resolved(w)) in words for w in named.workloads)
 
 
 def may_hold(word: str, name: str) -> bool:
     """Whether a path may be that of a workload, by their names alone: the file is not looked at."""
     (word, number), (name, of_name) = without_schedule(word), without_schedule(name)
+    if word.endswith(ENDING) and name.endswith(ENDING):
+        word, name = word.removesuffix(ENDING), name.removesuffix(ENDING)
     path = Path(word)
     return number == of_name and (name in (path.stem, path.name) or name.startswith(f"{path.name}-"))
 

@@ -502,6 +502,13 @@ schedules_option = click.option(
     "append-fsync is the workload append-fsync.s2. Default: 0.",
 )
 
+neighbour_option = click.option(
+    "--neighbour",
+    is_flag=True,
+    help="Record each application once more, as NAME-neighbour, beside another program that commits behind "
+    "each of its calls.",
+)
+
 selection_options = [
     click.option(
         "-k",

@@ -51,6 +51,7 @@ from harness.cli.options import (
     named_here,
     need_machine_of,
     need_run,
+    neighbour_option,
     open_run,
     out_option,
     required,
@@ -95,7 +96,7 @@ from harness.store.recovery_code import read_recovery_code
 from harness.summary import CaseVerdict, Summary, shell_code, summarise
 from harness.trust import Named, need_same_modules, plan_here, resumable
 from harness.workloads.generate.chance import name_of as random_name
-from harness.workloads.load import absolute_word, is_own_application
+from harness.workloads.load import absolute_word, is_own_application, with_neighbours
 
 RANDOM_LENGTH = 20  # operations of a workload by --random
 MANY_RANDOM = 1_000
@@ -120,7 +121,8 @@ class RunCommand(Sectioned, OwnProgramCommand, BisectCommand):
         ),
         "What is tested": (
             *("--image", "--modules", "--machine", "--accel", "--sector-size", "--random", "--seed"),
-            *("--schedules", "--shard", "-k", "--failed-from", "--log-size", "--completions", "--clock"),
+            *("--schedules", "--neighbour", "--shard", "-k", "--failed-from", "--log-size", "--completions"),
+            "--clock",
         ),
         "Which crash states": ("--states", "--budget", "--again", "--disk"),
         "What is judged, and what fails the run": (
@@ -184,6 +186,7 @@ class RunCommand(Sectioned, OwnProgramCommand, BisectCommand):
 )
 @with_options(preset_options)
 @schedules_option
+@neighbour_option
 @with_options(kernel_options)
 @with_options(
     states_options(
@@ -475,7 +478,7 @@ def _need_meaning(given: Mapping[str, Any]) -> None:
     beside: list[tuple[object, Sequence[str], str]] = [
         (
             given["failed_from"],
-            ("random_count", "seed", "schedules"),
+            ("random_count", "seed", "schedules", "neighbour"),
             "--failed-from runs cases again, with the workloads and schedules that they had",
         ),
         (not given["random_count"], ("seed",), "a seed is for --random"),
@@ -513,9 +516,10 @@ def _asked(given: Mapping[str, Any]) -> Plan:
     given = {**given, **_usual_of_applications(given, wanted, rules_alone=all(of_rules))}
     if (count := given["random_count"] or 0) >= MANY_RANDOM:
         errors.say(f"generating {plural(count, 'random workload')}: that takes a while")
+    beside = with_neighbours(wanted) if given["neighbour"] else wanted
     return Plan(
         configurations=configurations,
-        workloads=with_schedules(wanted, given["schedules"]),
+        workloads=with_schedules(beside, given["schedules"]),
         match=given["match"],
         oracles=tuple(asked_oracles(given["oracles"])),
         minutes=given["minutes"],
@@ -557,6 +561,7 @@ def _tell_of_rules(given: Mapping[str, Any], *, alone: bool) -> None:
         **looks,
         "--cluster": given["cluster"],
         "--schedules": given["schedules"],
+        "--neighbour": given["neighbour"],
         "--completions": given["completions"] != Completions.HOLD,
         "--clock": given["clock"] != Clock.AUTO,
     }

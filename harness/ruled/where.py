@@ -26,6 +26,7 @@ from harness.rules.states import Legal, Partial, Stretch
 from harness.rules.vulnerabilities import Vulnerability
 from harness.store import RunStore
 from harness.store.records import CaseStatus
+from harness.workloads.applications import ENDING
 
 _TRIED = 6
 """Of what must not be lost, so much is lost alone."""
@@ -201,15 +202,17 @@ def tell_where_seen(store: RunStore) -> None:
     real = [c for c in store.cases() if c.status is CaseStatus.DONE and c.case.filesystem != "any"]
     for finding in store.findings():
         told = read_explanation(store.layout, finding.id) if finding.case.filesystem == "any" else None
-        same = [c.case for c in real if c.case.workload == finding.case.workload]
-        if told is not None and same:
-            lines = {**told.lines, "seen": seen(store, same, told)}
+        alone = finding.case.workload
+        same = [[c.case for c in real if c.case.workload == name] for name in (alone, f"{alone}{ENDING}")]
+        if told is not None and any(same):
+            parts = (*seen(store, same[0], told), *seen(store, same[1], told, " beside another program"))
+            lines = {**told.lines, "seen": "; ".join(parts)}
             write_explanation(store.layout, msgspec.structs.replace(told, lines=lines))
 
 
-def seen(store: RunStore, cases: Sequence[CaseId], told: Explanation) -> str:
+def seen(store: RunStore, cases: Sequence[CaseId], told: Explanation, beside: str = "") -> list[str]:
     """What a check said on real file systems, in words, and by what one hides a loss that its contract does
-    not exclude. A state that fails there need not fail for the same reason.
+    not exclude. A state that fails there need not fail for the same reason. `beside`: what runs beside it.
     """
     parts, known, ruled_by = [], modes(), ruled_modes()
     found = {case.configuration: _seen(store, case) for case in cases}
@@ -217,7 +220,7 @@ def seen(store: RunStore, cases: Sequence[CaseId], told: Explanation) -> str:
         name = case.configuration
         failed, states = found[name].failed, found[name].states
         if failed:
-            parts.append(f"{name}: {number(failed)} of {plural(states, 'state')} fail the same check")
+            parts.append(f"{name}{beside}: {number(failed)} of {plural(states, 'state')} fail the same check")
             continue
         ruled = ruled_by.get(f"any/{case.filesystem}-{case.mode}")
         said = (
@@ -225,8 +228,8 @@ def seen(store: RunStore, cases: Sequence[CaseId], told: Explanation) -> str:
         )
         also = ", though its contract does not promise this order" if said == Says.NOT else ""
         by = by_what(name, told.orders, found, promised=said == Says.PROMISED)
-        parts.append(f"{name}: none of {plural(states, 'state')} fails it{also}{by and f': {by}'}")
-    return "; ".join(parts)
+        parts.append(f"{name}{beside}: none of {plural(states, 'state')} fails it{also}{by and f': {by}'}")
+    return parts
 
 
 def _seen(store: RunStore, case: CaseId) -> Seen:

@@ -238,6 +238,18 @@ def test_a_file_that_is_named_is_named_under_each_of_its_schedules(tmp_path: Pat
         resumable(plan, Named(workloads=(f"{own}.s1",)))
 
 
+def test_an_application_that_is_named_is_named_with_a_neighbour(tmp_path: Path) -> None:
+    """And no folder that has such a name."""
+    app = application(tmp_path / "my-db")
+    plan = Plan(configurations=["ext4/ordered"], workloads=[str(app), f"{app}-neighbour"])
+    named = Named(workloads=(str(app),))
+    assert resumable(plan, named) == plan
+    assert vouched_word(plan, named, "my-db-neighbour") == f"{app}-neighbour"
+    application(tmp_path / "my-db-neighbour")
+    with pytest.raises(UsageError, match="my-db-neighbour"):
+        resumable(plan, named)
+
+
 def test_a_file_that_has_the_name_of_one_of_ours_is_not_taken_for_ours(tmp_path: Path) -> None:
     """What the run recorded was the file's."""
     plan = msgspec.structs.replace(plan_of("debian-6.12"), workloads=["/theirs/append-fsync.toml", "quick"])

@@ -51,6 +51,8 @@ BY_LINES = "powercut-ack-lines"  # vms/agent/src/calls.rs
 """The program that acknowledges each line which another one prints."""
 NEIGHBOUR = "powercut-neighbour"  # vms/agent/src/neighbour.rs
 """The program that commits behind each call of another one."""
+ENDING = "-neighbour"
+"""Of the name of a workload that has one."""
 _HELP = "workloads/README.md shows the format"
 IMAGE_MIB_MAX = 4 << 10
 MEMORY_MIB_MAX = 16 << 10
@@ -184,8 +186,8 @@ def need_name(name: str, of: str = "") -> None:
 
 
 def load_application(directory: Path) -> list[Workload]:
-    """One workload for each variant; without variants, one named after the directory. Raises UsageError,
-    which says what is missing.
+    """One workload for each variant; without variants, one named after the directory. Where the description
+    asks for neighbours, each once more with one. Raises UsageError, which says what is missing.
     """
     directory = directory.resolve()
     described = _read(directory)
@@ -208,7 +210,7 @@ def load_application(directory: Path) -> list[Workload]:
         )
         for name, v in variants.items()
     ]
-    return [*alone, *map(_beside_another, alone)] if described.neighbour else alone
+    return [*alone, *map(beside_another, alone)] if described.neighbour else alone
 
 
 def image_root(image: ContainerImage) -> str:
@@ -216,12 +218,16 @@ def image_root(image: ContainerImage) -> str:
     return f"/images/{image.identity[:12]}"
 
 
-def _beside_another(workload: Workload) -> Workload:
+def beside_another(workload: Workload) -> Workload:
+    """An application's workload, with another program that commits behind each call of its own. Raises
+    UsageError for a name that becomes too long by that.
+    """
     (run,) = workload.operations
+    need_name(f"{workload.name}{ENDING}")
     words = 2 if run.argv[0] == IN_ROOT else 0
     return replace(
         workload,
-        name=f"{workload.name}-neighbour",
+        name=f"{workload.name}{ENDING}",
         summary=f"{workload.summary}; another program commits behind each call",
         operations=(replace(run, argv=(*run.argv[:words], NEIGHBOUR, *run.argv[words:])),),
     )

@@ -31,7 +31,16 @@ from harness.model.questions import Question
 from harness.model.schedules import ScheduleName, under_schedule, without_schedule
 from harness.oracles.chattr import LETTERS
 from harness.oracles.replay import most_names, need_possible
-from harness.workloads.applications import DESCRIPTION, is_application, load_application, need_name, next_key
+from harness.workloads.applications import (
+    DESCRIPTION,
+    ENDING,
+    beside_another,
+    has_neighbour,
+    is_application,
+    load_application,
+    need_name,
+    next_key,
+)
 from harness.workloads.generate import SETS as GENERATED_SETS
 from harness.workloads.generate import generate, is_generated, names_of
 
@@ -442,11 +451,40 @@ def applications() -> dict[str, Path]:
     return {w.name: folder for folder in folders for w in load_application(folder)}
 
 
+def without_neighbour(word: str) -> tuple[str, bool]:
+    """An application's word without what asks for a neighbour, and whether it asks for one. The word has no
+    schedule.
+    """
+    plain = word.removesuffix(ENDING)
+    if plain == word or Path(word).exists() or (word not in applications() and not _is_application(plain)):
+        return word, False
+    return plain, True
+
+
+def with_neighbours(words: Sequence[str]) -> list[str]:
+    """Every word, and then each once more with a neighbour. Raises UsageError for what is no application."""
+    sets = workload_sets()
+    beside: list[str] = []
+    for name in (name for word in words for name in _expanded(word, sets)):
+        plain, number = without_schedule(name)
+        if not _is_application(plain) and not without_neighbour(plain)[1]:
+            raise UsageError(
+                f"{name} has no neighbour: it is no application, and its operations are all that runs",
+                "leave out --neighbour, or name applications alone: powercut list workloads",
+            )
+        beside += [under_schedule(f"{plain.removesuffix(ENDING).rstrip('/')}{ENDING}", number)]
+    return list(dict.fromkeys([*words, *beside]))
+
+
+def _is_application(word: str) -> bool:
+    return is_application(Path(word)) if "/" in word else word in applications()
+
+
 def is_own_application(word: str) -> bool:
     """Whether a word of `select_workloads` stands for an application that this installation does not bring:
     by its path, or by the name of one that `powercut new` made in this checkout.
     """
-    place, plain = resource("workloads"), without_schedule(word)[0]
+    place, plain = resource("workloads"), without_neighbour(without_schedule(word)[0])[0]
     if not (folder := Path(plain)).is_absolute():
         folder = place / plain if is_application(place / plain) else applications().get(plain, place)
     brought = (place / "applications.txt").read_text().split()
@@ -464,6 +502,9 @@ def load_workload(name: str) -> Workload:
     if name not in known:  # else no application is read
         if folder := applications().get(name):
             return next(w for w in load_application(folder) if w.name == name)
+        alone, has_one = without_neighbour(name)
+        if has_one:
+            return beside_another(load_workload(alone))
         for apart in folder_sets().values():
             known |= apart
     path = known.get(name) or Path(name)
@@ -487,8 +528,8 @@ def absolute_word(word: str) -> str:
     another directory. A name of this installation stays one, whatever file has it here.
     """
     plain, number = without_schedule(word)
-    path = Path(plain)
-    own = path.is_file() or ("/" in plain and path.is_dir())
+    path, folder = Path(plain), Path(without_neighbour(plain)[0])
+    own = path.is_file() or ("/" in plain and folder.is_dir())
     return under_schedule(str(path.resolve()), number) if own and not what_has_the_name(plain) else word
 
 
@@ -625,4 +666,8 @@ def _load_all(name: str) -> list[Workload]:
     plain, number = without_schedule(name)
     if "/" in plain and Path(plain).is_dir():
         return [_scheduled(w, number) for w in load_application(Path(plain))]
+    folder, has_one = without_neighbour(plain)
+    if "/" in plain and has_one:
+        alone = (w for w in load_application(Path(folder)) if not has_neighbour(w))
+        return [_scheduled(beside_another(w), number) for w in alone]
     return [load_workload(name)]

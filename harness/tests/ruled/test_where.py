@@ -288,6 +288,7 @@ def test_what_real_file_systems_of_the_run_showed_is_told_beside_what_they_promi
         _finding(store, CaseId("xfs", "default", "w"), 7, 2)
         _finding(store, CaseId("btrfs", "default", "another"), 7, 2)
         _finding(store, CaseId("f2fs", "posix", "w"), 6, 6, oracle="fsck")
+        _finding(store, CaseId("ext4", "ordered", "w-neighbour"), 5, 4)
         tell_where_seen(store)
         tell_where_seen(store)
         found = read_explanation(store.layout, finding.id)
@@ -297,7 +298,8 @@ def test_what_real_file_systems_of_the_run_showed_is_told_beside_what_they_promi
         "ext4/ordered: none of 8 states fails it, though its contract does not promise this order: "
         "hidden, by what is not known; "
         "xfs/default: 2 of 7 states fail the same check; "
-        "f2fs/posix: none of 6 states fails it: hidden, by what is not known"
+        "f2fs/posix: none of 6 states fails it: hidden, by what is not known; "
+        "ext4/ordered beside another program: 4 of 5 states fail the same check"
     )
 
 

@@ -4,6 +4,7 @@ not, whatever its check does to the copy that it is given.
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -312,6 +313,26 @@ def test_a_neighbour_shows_what_a_program_alone_does_not(tmp_path: Path, uml_ker
     assert "called fsync of `config.tmp`, or the like, for write(config.tmp, 4)" in told
     assert "The check refuses a tree in which only this is lost" in told, "scratch was not synced either"
     assert "another program: fsync of its own file" in shown.stdout
+
+
+def test_a_neighbour_that_was_asked_for_shows_it_as_well(tmp_path: Path, uml_kernel: Path) -> None:
+    """And what the program relies on tells of both. `-w` takes what the page prints."""
+    directory, out = tmp_path / "conf", tmp_path / "out"
+    directory.mkdir()
+    neighbour_plan(directory, uml_kernel, REPLACES, NOT_EMPTY, [], "exhaustive")
+    (directory / "workload.toml").write_text('summary = "mine"\n')
+    asked = ["-c", "xfs/default,any/linux", "-w", str(directory), "--neighbour", "--states", "exhaustive"]
+    here = ["--machine", "uml", "--kernel", str(uml_kernel), "-j", "1", "--no-why", "--out", str(out)]
+    ran = powercut("run", *asked, *here)
+    assert ran.exit_code == 1, ran.stdout
+    named = ["--from", str(out / "latest"), "--kernel", str(uml_kernel)]
+    shown = powercut("show", "--all", "--no-ladder", *named, "-w", str(directory))
+    told = " ".join(shown.stdout.split())
+    assert "seen: xfs/default: none of" in told
+    assert "fail the same check" in told.partition("xfs/default beside another program: ")[2]
+    (line,) = [at for at in ran.stdout.splitlines() if at.startswith("reproduce: ") and "neighbour@" in at]
+    again = powercut(*shlex.split(line)[2:], "--kernel", str(uml_kernel))
+    assert again.exit_code == 1, again.stdout
 
 
 def test_a_neighbour_commits_where_fsync_is_of_one_file(tmp_path: Path, uml_kernel: Path) -> None:

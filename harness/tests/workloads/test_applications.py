@@ -27,7 +27,14 @@ from harness.workloads.applications import (
     of_program,
     prints_acknowledgements,
 )
-from harness.workloads.load import contents_hash, load_workload, select_workloads, workload_sets
+from harness.workloads.load import (
+    contents_hash,
+    is_own_application,
+    load_workload,
+    select_workloads,
+    with_neighbours,
+    workload_sets,
+)
 
 
 @pytest.fixture
@@ -74,6 +81,40 @@ def test_another_program_commits_beside_each_variant(directory: Path) -> None:
     assert (has_neighbour(alone), has_neighbour(beside)) == (False, True)
     assert beside.operations[0].argv == ("powercut-neighbour", *alone.operations[0].argv)
     assert "another program commits" in beside.summary
+
+
+def test_a_neighbour_may_be_asked_for_where_the_description_does_not(directory: Path) -> None:
+    """It was a key of the description alone: who tests a program that is not his own had to change it."""
+    (directory / "workload.toml").write_text('summary = "mine"\n[variants.fast]\narguments = ["a"]\n')
+    words = with_neighbours([str(directory), "redis.s2"])
+    assert words[2:] == [f"{directory}-neighbour", "redis-always-neighbour.s2", "redis-no-neighbour.s2"]
+    found = {w.name: w for w in select_workloads([*words[:1], *words[2:4], f"{directory}-neighbour.s1"])}
+    assert [has_neighbour(w) for w in found.values()] == [False, True, True, True]
+    assert [*found] == [
+        *("my-db-fast", "my-db-fast-neighbour", "redis-always-neighbour.s2", "my-db-fast-neighbour.s1")
+    ]
+    assert is_own_application(words[2])
+    assert not is_own_application(words[3])
+    assert with_neighbours(words) == words
+
+
+def test_a_neighbour_of_the_description_is_the_one_that_is_asked_for(directory: Path) -> None:
+    (directory / "workload.toml").write_text('summary = "mine"\nneighbour = true\n')
+    found = select_workloads(with_neighbours([str(directory)]))
+    assert [w.name for w in found] == ["my-db", "my-db-neighbour"]
+
+
+def test_a_folder_that_is_named_like_a_neighbour_is_itself(directory: Path) -> None:
+    other = directory.with_name("my-db-neighbour")
+    shutil.copytree(directory, other)
+    (found,) = select_workloads([str(other)])
+    assert (found.name, has_neighbour(found)) == ("my-db-neighbour", False)
+
+
+@pytest.mark.parametrize("word", ["append-fsync", "quick", "nothing-of-that-name"])
+def test_what_is_no_application_has_no_neighbour(word: str) -> None:
+    with pytest.raises(UsageError, match="has no neighbour: it is no application"):
+        with_neighbours([word])
 
 
 def test_variants_are_workloads_of_their_own(directory: Path) -> None:
