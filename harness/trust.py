@@ -44,7 +44,7 @@ from harness.model import Workload
 from harness.model.schedules import without_schedule
 from harness.plan import ExistingDisk, Plan
 from harness.store import RunStore
-from harness.workloads.applications import ENDING
+from harness.workloads.applications import ENDINGS
 from harness.workloads.generate import is_generated
 from harness.workloads.load import contents_hash, is_installed, pin_name, select_workloads, without_neighbour
 
@@ -355,8 +355,8 @@ def _is_vouched(word: str, named: Named) -> bool:
 def may_hold(word: str, name: str) -> bool:
     """Whether a path may be that of a workload, by their names alone: the file is not looked at."""
     (word, number), (name, of_name) = without_schedule(word), without_schedule(name)
-    if word.endswith(ENDING) and name.endswith(ENDING):
-        word, name = word.removesuffix(ENDING), name.removesuffix(ENDING)
+    if ending := next((e for e in ENDINGS if word.endswith(e) and name.endswith(e)), ""):
+        word, name = word.removesuffix(ending), name.removesuffix(ending)
     path = Path(word)
     return number == of_name and (name in (path.stem, path.name) or name.startswith(f"{path.name}-"))
 

@@ -502,12 +502,20 @@ schedules_option = click.option(
     "append-fsync is the workload append-fsync.s2. Default: 0.",
 )
 
-neighbour_option = click.option(
-    "--neighbour",
-    is_flag=True,
-    help="Record each application once more, as NAME-neighbour, beside another program that commits behind "
-    "each of its calls.",
-)
+neighbour_options = [
+    click.option(
+        "--neighbour",
+        is_flag=True,
+        help="Record each application once more, as NAME-neighbour, beside another program that commits "
+        "behind each of its calls.",
+    ),
+    click.option(
+        "--pressure",
+        is_flag=True,
+        help="Record each application once more, as NAME-pressure, while what it makes dirty is written back "
+        "behind each of its calls, as under memory pressure: no commit, and no flush.",
+    ),
+]
 
 selection_options = [
     click.option(

@@ -51,7 +51,7 @@ from harness.cli.options import (
     named_here,
     need_machine_of,
     need_run,
-    neighbour_option,
+    neighbour_options,
     open_run,
     out_option,
     required,
@@ -95,6 +95,7 @@ from harness.store.directory import need_run_name
 from harness.store.recovery_code import read_recovery_code
 from harness.summary import CaseVerdict, Summary, shell_code, summarise
 from harness.trust import Named, need_same_modules, plan_here, resumable
+from harness.workloads.applications import ENDINGS
 from harness.workloads.generate.chance import name_of as random_name
 from harness.workloads.load import absolute_word, is_own_application, with_neighbours
 
@@ -121,8 +122,8 @@ class RunCommand(Sectioned, OwnProgramCommand, BisectCommand):
         ),
         "What is tested": (
             *("--image", "--modules", "--machine", "--accel", "--sector-size", "--random", "--seed"),
-            *("--schedules", "--neighbour", "--shard", "-k", "--failed-from", "--log-size", "--completions"),
-            "--clock",
+            *("--schedules", "--neighbour", "--pressure", "--shard", "-k", "--failed-from", "--log-size"),
+            *("--completions", "--clock"),
         ),
         "Which crash states": ("--states", "--budget", "--again", "--disk"),
         "What is judged, and what fails the run": (
@@ -186,7 +187,7 @@ class RunCommand(Sectioned, OwnProgramCommand, BisectCommand):
 )
 @with_options(preset_options)
 @schedules_option
-@neighbour_option
+@with_options(neighbour_options)
 @with_options(kernel_options)
 @with_options(
     states_options(
@@ -478,7 +479,7 @@ def _need_meaning(given: Mapping[str, Any]) -> None:
     beside: list[tuple[object, Sequence[str], str]] = [
         (
             given["failed_from"],
-            ("random_count", "seed", "schedules", "neighbour"),
+            ("random_count", "seed", "schedules", "neighbour", "pressure"),
             "--failed-from runs cases again, with the workloads and schedules that they had",
         ),
         (not given["random_count"], ("seed",), "a seed is for --random"),
@@ -516,7 +517,7 @@ def _asked(given: Mapping[str, Any]) -> Plan:
     given = {**given, **_usual_of_applications(given, wanted, rules_alone=all(of_rules))}
     if (count := given["random_count"] or 0) >= MANY_RANDOM:
         errors.say(f"generating {plural(count, 'random workload')}: that takes a while")
-    beside = with_neighbours(wanted) if given["neighbour"] else wanted
+    beside = with_neighbours(wanted, [ending for ending in ENDINGS if given[ending[1:]]])
     return Plan(
         configurations=configurations,
         workloads=with_schedules(beside, given["schedules"]),
@@ -562,6 +563,7 @@ def _tell_of_rules(given: Mapping[str, Any], *, alone: bool) -> None:
         "--cluster": given["cluster"],
         "--schedules": given["schedules"],
         "--neighbour": given["neighbour"],
+        "--pressure": given["pressure"],
         "--completions": given["completions"] != Completions.HOLD,
         "--clock": given["clock"] != Clock.AUTO,
     }

@@ -142,7 +142,7 @@ class Initramfs:
             self.links[f"bin/{applet}"] = "busybox"
         del self.links["bin/busybox"]
         # vms/agent/src/main.rs
-        for tool in ("ack", "ack-lines", "neighbour", "as", "on-copy", "in"):
+        for tool in ("ack", "ack-lines", "neighbour", "pressure", "as", "on-copy", "in"):
             self.links[f"bin/powercut-{tool}"] = "/init"
         self.links["usr/bin"] = "/bin"
 

@@ -26,8 +26,9 @@ from harness.rules.states import Legal, Partial, Stretch
 from harness.rules.vulnerabilities import Vulnerability
 from harness.store import RunStore
 from harness.store.records import CaseStatus
-from harness.workloads.applications import ENDING
 
+_BESIDE = {"": "", "-neighbour": " beside another program", "-pressure": " under memory pressure"}
+"""What runs beside a workload, by the ending of its name (`harness.workloads.applications`)."""
 _TRIED = 6
 """Of what must not be lost, so much is lost alone."""
 _CALLS_MAX = 1000
@@ -203,9 +204,12 @@ def tell_where_seen(store: RunStore) -> None:
     for finding in store.findings():
         told = read_explanation(store.layout, finding.id) if finding.case.filesystem == "any" else None
         alone = finding.case.workload
-        same = [[c.case for c in real if c.case.workload == name] for name in (alone, f"{alone}{ENDING}")]
-        if told is not None and any(same):
-            parts = (*seen(store, same[0], told), *seen(store, same[1], told, " beside another program"))
+        same = {
+            beside: [c.case for c in real if c.case.workload == f"{alone}{ending}"]
+            for ending, beside in _BESIDE.items()
+        }
+        if told is not None and any(same.values()):
+            parts = (part for beside, cases in same.items() for part in seen(store, cases, told, beside))
             lines = {**told.lines, "seen": "; ".join(parts)}
             write_explanation(store.layout, msgspec.structs.replace(told, lines=lines))
 

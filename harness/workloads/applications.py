@@ -51,8 +51,14 @@ BY_LINES = "powercut-ack-lines"  # vms/agent/src/calls.rs
 """The program that acknowledges each line which another one prints."""
 NEIGHBOUR = "powercut-neighbour"  # vms/agent/src/neighbour.rs
 """The program that commits behind each call of another one."""
-ENDING = "-neighbour"
-"""Of the name of a workload that has one."""
+PRESSURE = "powercut-pressure"  # vms/agent/src/neighbour.rs
+"""The program that writes back, behind each call of another one, what is dirty."""
+ENDINGS: Mapping[str, str] = {"-neighbour": NEIGHBOUR, "-pressure": PRESSURE}
+"""Of the name of a workload that has such a neighbour."""
+_BESIDE: Mapping[str, str] = {
+    NEIGHBOUR: "another program commits behind each call",
+    PRESSURE: "what is dirty is written back behind each call",
+}
 _HELP = "workloads/README.md shows the format"
 IMAGE_MIB_MAX = 4 << 10
 MEMORY_MIB_MAX = 16 << 10
@@ -218,24 +224,24 @@ def image_root(image: ContainerImage) -> str:
     return f"/images/{image.identity[:12]}"
 
 
-def beside_another(workload: Workload) -> Workload:
-    """An application's workload, with another program that commits behind each call of its own. Raises
-    UsageError for a name that becomes too long by that.
+def beside_another(workload: Workload, ending: str = "-neighbour") -> Workload:
+    """An application's workload, with the neighbour of ENDINGS behind each call of its own. Raises UsageError
+    for a name that becomes too long by that.
     """
     (run,) = workload.operations
-    need_name(f"{workload.name}{ENDING}")
+    need_name(f"{workload.name}{ending}")
     words = 2 if run.argv[0] == IN_ROOT else 0
     return replace(
         workload,
-        name=f"{workload.name}{ENDING}",
-        summary=f"{workload.summary}; another program commits behind each call",
-        operations=(replace(run, argv=(*run.argv[:words], NEIGHBOUR, *run.argv[words:])),),
+        name=f"{workload.name}{ending}",
+        summary=f"{workload.summary}; {_BESIDE[ENDINGS[ending]]}",
+        operations=(replace(run, argv=(*run.argv[:words], ENDINGS[ending], *run.argv[words:])),),
     )
 
 
 def has_neighbour(workload: Workload) -> bool:
-    """Whether another program commits behind each call of this one."""
-    return NEIGHBOUR in _ahead(workload)
+    """Whether another program commits, or what is dirty is written back, behind each call of this one."""
+    return not {NEIGHBOUR, PRESSURE}.isdisjoint(_ahead(workload))
 
 
 def prints_acknowledgements(workload: Workload) -> bool:
@@ -248,7 +254,7 @@ def _ahead(workload: Workload) -> list[str]:
     argv = next((op.argv for op in workload.operations), ())
     if argv and argv[0] == IN_ROOT:
         argv = argv[2:]
-    return list(itertools.takewhile((BY_LINES, NEIGHBOUR).__contains__, argv))
+    return list(itertools.takewhile((BY_LINES, NEIGHBOUR, PRESSURE).__contains__, argv))
 
 
 def _workload(

@@ -33,7 +33,7 @@ from harness.oracles.chattr import LETTERS
 from harness.oracles.replay import most_names, need_possible
 from harness.workloads.applications import (
     DESCRIPTION,
-    ENDING,
+    ENDINGS,
     beside_another,
     has_neighbour,
     is_application,
@@ -451,28 +451,31 @@ def applications() -> dict[str, Path]:
     return {w.name: folder for folder in folders for w in load_application(folder)}
 
 
-def without_neighbour(word: str) -> tuple[str, bool]:
-    """An application's word without what asks for a neighbour, and whether it asks for one. The word has no
-    schedule.
+def without_neighbour(word: str) -> tuple[str, str]:
+    """An application's word without what asks for a neighbour; and that, of ENDINGS, empty if it asks for
+    none. The word has no schedule.
     """
-    plain = word.removesuffix(ENDING)
-    if plain == word or Path(word).exists() or (word not in applications() and not _is_application(plain)):
-        return word, False
-    return plain, True
+    ending = next((ending for ending in ENDINGS if word.endswith(ending)), "")
+    plain = word.removesuffix(ending)
+    if not ending or Path(word).exists() or (word not in applications() and not _is_application(plain)):
+        return word, ""
+    return plain, ending
 
 
-def with_neighbours(words: Sequence[str]) -> list[str]:
-    """Every word, and then each once more with a neighbour. Raises UsageError for what is no application."""
-    sets = workload_sets()
-    beside: list[str] = []
-    for name in (name for word in words for name in _expanded(word, sets)):
+def with_neighbours(words: Sequence[str], endings: Iterable[str]) -> list[str]:
+    """Every word, and then each once more with each of these neighbours. Raises UsageError for what is no
+    application.
+    """
+    sets, beside = workload_sets(), list[str]()
+    for ending, name in itertools.product(endings, [n for word in words for n in _expanded(word, sets)]):
         plain, number = without_schedule(name)
-        if not _is_application(plain) and not without_neighbour(plain)[1]:
+        plain, other = without_neighbour(plain)
+        if not other and not _is_application(plain):
             raise UsageError(
                 f"{name} has no neighbour: it is no application, and its operations are all that runs",
-                "leave out --neighbour, or name applications alone: powercut list workloads",
+                f"leave out --{ending[1:]}, or name applications alone: powercut list workloads",
             )
-        beside += [under_schedule(f"{plain.removesuffix(ENDING).rstrip('/')}{ENDING}", number)]
+        beside += [] if other else [under_schedule(f"{plain.rstrip('/')}{ending}", number)]
     return list(dict.fromkeys([*words, *beside]))
 
 
@@ -502,9 +505,9 @@ def load_workload(name: str) -> Workload:
     if name not in known:  # else no application is read
         if folder := applications().get(name):
             return next(w for w in load_application(folder) if w.name == name)
-        alone, has_one = without_neighbour(name)
-        if has_one:
-            return beside_another(load_workload(alone))
+        alone, ending = without_neighbour(name)
+        if ending:
+            return beside_another(load_workload(alone), ending)
         for apart in folder_sets().values():
             known |= apart
     path = known.get(name) or Path(name)
@@ -666,8 +669,8 @@ def _load_all(name: str) -> list[Workload]:
     plain, number = without_schedule(name)
     if "/" in plain and Path(plain).is_dir():
         return [_scheduled(w, number) for w in load_application(Path(plain))]
-    folder, has_one = without_neighbour(plain)
-    if "/" in plain and has_one:
+    folder, ending = without_neighbour(plain)
+    if "/" in plain and ending:
         alone = (w for w in load_application(Path(folder)) if not has_neighbour(w))
-        return [_scheduled(beside_another(w), number) for w in alone]
+        return [_scheduled(beside_another(w, ending), number) for w in alone]
     return [load_workload(name)]

@@ -7,6 +7,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from harness.cases.application import CALLS
@@ -21,6 +22,8 @@ from harness.tests.host.images import file, layout, link, tar
 from harness.tests.needs import need_program
 from harness.tests.vm.conftest import run_plan
 from harness.trust import Named
+from harness.workloads.applications import ENDINGS
+from harness.workloads.load import with_neighbours
 
 RUN = """#!/bin/sh
 for i in 1 2 3; do
@@ -333,6 +336,39 @@ def test_a_neighbour_that_was_asked_for_shows_it_as_well(tmp_path: Path, uml_ker
     (line,) = [at for at in ran.stdout.splitlines() if at.startswith("reproduce: ") and "neighbour@" in at]
     again = powercut(*shlex.split(line)[2:], "--kernel", str(uml_kernel))
     assert again.exit_code == 1, again.stdout
+
+
+STEALS = """#!/bin/sh
+head -c 8192 /dev/zero >db && : >log && sync && powercut-ack 0
+printf new | dd of=db conv=notrunc 2>/dev/null
+echo "db is new" >>log && sync log && powercut-ack 1
+"""
+LOGGED = """#!/bin/sh
+[ "$(head -c 3 db 2>/dev/null | tr '\\0' 0)" != new ] || grep -q "db is new" log || { echo "no log"; exit 1; }
+"""
+
+
+@pytest.mark.parametrize("mode", ["ext4/ordered", "xfs/default"])
+def test_memory_pressure_writes_a_page_before_its_log(mode: str, tmp_path: Path, uml_kernel: Path) -> None:
+    """A page in place was on the disk only with what was synced later, alone and beside commits: that a
+    program writes its log too late showed in no mode of a kernel.
+    """
+    directory = tmp_path / "wal"
+    directory.mkdir()
+    plan = neighbour_plan(directory, uml_kernel, STEALS, LOGGED, [mode], "exhaustive")
+    plan = msgspec.structs.replace(plan, workloads=with_neighbours(plan.workloads, ENDINGS))
+    summary, path = run_plan(plan, tmp_path)
+    verdicts = {c.case.workload: c.verdict for c in summary.cases}
+    assert verdicts == {
+        "wal": CaseVerdict.PASS,
+        "wal-neighbour": CaseVerdict.PASS,
+        "wal-pressure": CaseVerdict.FAIL,
+    }
+    (pressed,) = [f for c in summary.cases for f in c.findings]
+    shown = powercut(
+        "show", pressed.id, "--from", str(path), "--kernel", str(uml_kernel), "-w", str(directory)
+    )
+    assert "memory pressure: what is dirty is written back" in shown.stdout
 
 
 def test_a_neighbour_commits_where_fsync_is_of_one_file(tmp_path: Path, uml_kernel: Path) -> None:

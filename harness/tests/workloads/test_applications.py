@@ -22,6 +22,7 @@ from harness.tests.guests.test_initramfs import unpacked
 from harness.tests.host.images import file, layout, tar
 from harness.tests.needs import need_program
 from harness.workloads.applications import (
+    ENDINGS,
     has_neighbour,
     load_application,
     of_program,
@@ -86,7 +87,7 @@ def test_another_program_commits_beside_each_variant(directory: Path) -> None:
 def test_a_neighbour_may_be_asked_for_where_the_description_does_not(directory: Path) -> None:
     """It was a key of the description alone: who tests a program that is not his own had to change it."""
     (directory / "workload.toml").write_text('summary = "mine"\n[variants.fast]\narguments = ["a"]\n')
-    words = with_neighbours([str(directory), "redis.s2"])
+    words = with_neighbours([str(directory), "redis.s2"], ["-neighbour"])
     assert words[2:] == [f"{directory}-neighbour", "redis-always-neighbour.s2", "redis-no-neighbour.s2"]
     found = {w.name: w for w in select_workloads([*words[:1], *words[2:4], f"{directory}-neighbour.s1"])}
     assert [has_neighbour(w) for w in found.values()] == [False, True, True, True]
@@ -95,12 +96,21 @@ def test_a_neighbour_may_be_asked_for_where_the_description_does_not(directory: 
     ]
     assert is_own_application(words[2])
     assert not is_own_application(words[3])
-    assert with_neighbours(words) == words
+    assert with_neighbours(words, ["-neighbour"]) == words
+
+
+def test_both_neighbours_may_be_asked_for(directory: Path) -> None:
+    words = with_neighbours([str(directory)], ENDINGS)
+    alone, beside, pressed = select_workloads(words)
+    assert [w.name for w in (alone, beside, pressed)] == ["my-db", "my-db-neighbour", "my-db-pressure"]
+    assert pressed.operations[0].argv == ("powercut-pressure", *alone.operations[0].argv)
+    assert (has_neighbour(pressed), prints_acknowledgements(pressed)) == (True, False)
+    assert "written back" in pressed.summary
 
 
 def test_a_neighbour_of_the_description_is_the_one_that_is_asked_for(directory: Path) -> None:
     (directory / "workload.toml").write_text('summary = "mine"\nneighbour = true\n')
-    found = select_workloads(with_neighbours([str(directory)]))
+    found = select_workloads(with_neighbours([str(directory)], ["-neighbour"]))
     assert [w.name for w in found] == ["my-db", "my-db-neighbour"]
 
 
@@ -114,7 +124,7 @@ def test_a_folder_that_is_named_like_a_neighbour_is_itself(directory: Path) -> N
 @pytest.mark.parametrize("word", ["append-fsync", "quick", "nothing-of-that-name"])
 def test_what_is_no_application_has_no_neighbour(word: str) -> None:
     with pytest.raises(UsageError, match="has no neighbour: it is no application"):
-        with_neighbours([word])
+        with_neighbours([word], ENDINGS)
 
 
 def test_variants_are_workloads_of_their_own(directory: Path) -> None:

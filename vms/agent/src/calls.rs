@@ -22,7 +22,7 @@
 //!
 //! Behind `powercut-ack-lines`, each line that the program prints is acknowledged as soon as the call that prints it
 //! has returned, while the thread that called is stopped. Behind `powercut-neighbour`, another program commits after
-//! each call that changes a file: see `neighbour.rs`.
+//! each call that changes a file, and behind `powercut-pressure`, dirty pages are written back: see `neighbour.rs`.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -44,7 +44,7 @@ use libc::{c_int, c_long, c_void, pid_t, user_regs_struct};
 use crate::{
     ack, events, image,
     mounts::MOUNT_POINT,
-    neighbour::{self, Neighbour},
+    neighbour::{self, Commits, Neighbour},
     paths,
     printed::Printed,
     whole::{Notes, MORE_CHOSEN},
@@ -125,10 +125,11 @@ pub enum Noted {
 }
 
 /// Words that may stand in front of a program, in any order.
-pub const AHEAD: [&str; 2] = [ack::LINES_NAME, neighbour::NAME];
+pub const AHEAD: [&str; 3] = [ack::LINES_NAME, neighbour::NAME, neighbour::PRESSURE_NAME];
 
 /// Run a program to its end; returns its exit code as shells tell it. Behind `powercut-ack-lines`, the lines that it
-/// prints are acknowledged; behind `powercut-neighbour`, another program commits beside it.
+/// prints are acknowledged; behind `powercut-neighbour`, another program commits beside it; behind `powercut-pressure`,
+/// what it makes dirty is written back.
 ///
 /// The tracer is a child, since it has to outlive the program: where a filter chooses the calls, those of what the
 /// program has left behind would fail with ENOSYS without a tracer (seccomp(2), SECCOMP_RET_TRACE).
@@ -148,13 +149,18 @@ pub fn run(argv: &[String], noted: Noted) -> Result<i32, String> {
         .transpose()
         .map_err(told)?;
     // Where calls are noted whole, nothing commits by itself, and every order is tried.
-    let wanted = has(neighbour::NAME) && !matches!(noted, Noted::Whole | Noted::Both);
-    let neighbour = wanted.then(Neighbour::open).transpose().map_err(|e| {
+    let alone = matches!(noted, Noted::Whole | Noted::Both);
+    let commits = has(neighbour::NAME) && !alone;
+    let commits = commits.then(Commits::open).transpose().map_err(|e| {
         format!(
             "{}: another program needs a file without a name, which this file system has not: {e}",
             neighbour::NAME
         )
     })?;
+    let presses = has(neighbour::PRESSURE_NAME) && !alone;
+    let neighbour = commits
+        .map(Neighbour::Commits)
+        .or(presses.then_some(Neighbour::WritesBack));
     let sink = match noted {
         Noted::Whole => Sink::Whole(Box::new(Notes::open().map_err(told)?), None),
         Noted::Both => {
@@ -617,16 +623,14 @@ impl Tracer {
         }
     }
 
-    /// Another program commits, which is told as a call of thread 0 that is no sync of the program's.
+    /// Another program commits, or what is dirty is written back: told as a call of thread 0, no sync of the program's.
     fn commit_beside(&mut self) {
         let number = self.calls;
         let Some(mut neighbour) = self.neighbour.take() else {
             return;
         };
-        self.say(&format!(
-            "powercut-call: {number} 0 another program: fsync of its own file"
-        ));
-        match neighbour.commit() {
+        self.say(&format!("powercut-call: {number} 0 {}", neighbour.does()));
+        match neighbour.act() {
             Ok(()) => self.neighbour = Some(neighbour),
             Err(why) => self.not_committed = Some(why),
         }

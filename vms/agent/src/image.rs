@@ -60,7 +60,8 @@ fn bring_tools(folder: &Path) -> io::Result<()> {
         return Ok(());
     }
     fs::create_dir_all(folder)?;
-    for name in [ack::LINES_NAME, neighbour::NAME, user::NAME] {
+    let names = [ack::LINES_NAME, neighbour::NAME, neighbour::PRESSURE_NAME];
+    for name in names.into_iter().chain([user::NAME]) {
         symlink(ack::NAME, folder.join(name))?;
     }
     fs::copy("/proc/self/exe", &tool)?;
