@@ -84,6 +84,7 @@ NO_LOOKS = {
     "memo": "the same states, each in a guest",
     "sample_rate": "the same states, more of them in a guest",
     "recordings": "the same states of kept recordings",
+    "earlier": "the same looks, of a run that asked no less: test_a_plan_that_asked_less_decided_nothing",
     "log_bytes": "how large a log may be",
     "clock": "another recording of the same workload, as each new one is",
     "completions": "another recording of the same workload, as each new one is",

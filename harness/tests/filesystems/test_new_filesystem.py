@@ -185,7 +185,8 @@ def test_tracepoints_of_a_folder_that_has_none_are_an_error(toyfs: Path) -> None
 # What a measurement compares, and the modes that commands name by default, are choices and no knowledge.
 # What stands in the blocks of a format is read by a module of its own in `blocks/`.
 CHOICES = ("blocks/", "measure/", "cli/", "doctor.py", "bench/setup.py")
-EXAMPLES = re.compile(r"ext4[/-]ordered\b|fs/ext4/ext4\.ko|vms/filesystems/\S+")
+EXAMPLES = re.compile(r"ext4[/-]ordered\b|fs/ext4/ext4\.ko|vms/filesystems/\S+|btrfs -q subvolume")
+"""Among them the program by which a shell does what an operation does: operations have no such folder."""
 NAMES = re.compile(r"\b(ext[234]|xfs|btrfs|f2fs|nilfs2?|gfs2|jfs|reiserfs|minix|bcachefs)\b", re.IGNORECASE)
 
 

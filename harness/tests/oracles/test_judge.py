@@ -707,7 +707,7 @@ def test_every_legal_power_cut_passes(contract: Contract, seed: int, length: int
 def test_a_planted_bug_is_found(mode: str, bug: str, seen_by: str) -> None:
     """One of a fixed list of power cuts shows it, through the right oracle."""
     found: set[str] = set()
-    for seed in range(400):
+    for seed in range(800):
         if seen_by in found:
             break
         operations = Writer(dice(seed)).write(20)
