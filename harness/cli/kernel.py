@@ -12,13 +12,13 @@ import click
 
 from harness.cli.console import console
 from harness.cli.guard import guarded
-from harness.cli.options import OneOf, bounded
+from harness.cli.options import OneOf, bounded, config_option
 from harness.errors import EnvironmentLacks, PowercutError, UsageError
 from harness.filesystems.profiles import recovery_files
 from harness.guests.machine import buildable, flavour_of
 from harness.host.archive import listed_archives
 from harness.host.cache import cache_dir
-from harness.kernels.build import build
+from harness.kernels.build import build, with_options
 from harness.kernels.instrumented import instrument
 from harness.kernels.pins import pins
 from harness.kernels.variants import kept_tree
@@ -43,11 +43,20 @@ def kernel_group() -> None:
 @click.option("--machine", type=OneOf(buildable), default="uml", show_default=True)
 @click.option("--coverage", is_flag=True,
               help="One that notes which lines of recovery it runs: for run --coverage.")  # fmt: skip
+@config_option
 @click.option(
     "-j", "--jobs", type=bounded(bounds.Jobs), default=min(os.cpu_count() or 1, 256), show_default=True
 )
 @guarded
-def kernel_build(source: str | None, named: str | None, machine: str, jobs: int, *, coverage: bool) -> None:
+def kernel_build(
+    source: str | None,
+    named: str | None,
+    machine: str,
+    jobs: int,
+    config: tuple[Path, ...],
+    *,
+    coverage: bool,
+) -> None:
     """Build a small kernel with every file system built in, and cache it by content.
 
     SOURCE is a source package (default: linux-source-6.12; 7.3 is linux-source-7.3), or the top directory of
@@ -58,16 +67,19 @@ def kernel_build(source: str | None, named: str | None, machine: str, jobs: int,
     powercut kernel build linux-source-7.3          the same for --kernel debian-7.3
     powercut kernel build ~/linux                   from your own tree
     powercut kernel build --coverage                for powercut run --coverage
-    powercut run --machine uml --kernel IMAGE       test your own tree only
+    powercut kernel build --config kasan.config     with options of your own
+    powercut run --machine uml --kernel IMAGE       test your own tree, or your own options
     """
     if source and named:
         raise UsageError(f"two sources: {source} and {named}", "name one")
+    if coverage and config:
+        raise UsageError("run --coverage takes a kernel without options of your own", "leave out --config")
     wanted = source or named or DEFAULT_SOURCE
     if series := re.fullmatch(r"v?(\d+\.\d+)", wanted):
         wanted = f"linux-source-{series[1]}"
     _need_source(wanted)
     path = cache_dir() / f"build-{machine}.log"
-    flavour = flavour_of(machine)
+    flavour = with_options(flavour_of(machine), [str(path.resolve()) for path in config])
     say = functools.partial(console.print, highlight=False)
     if coverage:
         with kept_tree(wanted, machine, flavour, jobs, say) as tree:
@@ -76,7 +88,7 @@ def kernel_build(source: str | None, named: str | None, machine: str, jobs: int,
         return
     image, built = build(wanted, machine, flavour, jobs, path, say)
     console.print(f"{built.machine} {built.release} {built.source_version}: {image}", highlight=False)
-    console.print(f"next: {_next(wanted, machine, image)}", highlight=False)
+    console.print(f"next: {_next(wanted, machine, image, own=bool(config))}", highlight=False)
 
 
 def _need_source(named: str) -> None:
@@ -91,9 +103,9 @@ def _need_source(named: str) -> None:
         raise UsageError(f"{named} {why}", "name the top folder of a kernel tree, or a source package")
 
 
-def _next(source: str, machine: str, image: Path) -> str:
-    """What to do with a kernel that was built."""
-    if "/" in source or Path(source).is_dir():  # `.` is the tree that one stands in
+def _next(source: str, machine: str, image: Path, *, own: bool = False) -> str:
+    """What to do with a kernel that was built. `own`: with options of the user's."""
+    if own or "/" in source or Path(source).is_dir():  # `.` is the tree that one stands in
         return f"powercut run --machine {machine} --kernel {shlex.quote(str(image))} -c ext4/ordered -w quick"
     series = source.removeprefix("linux-source-")
     return f"powercut run --kernel debian-{series} -c ext4/ordered -w quick  (this kernel judges it)"

@@ -220,6 +220,18 @@ def workloads_option(about: str, metavar: str = "NAME,...") -> Decorator:
     )
 
 
+def config_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--config, the options of a kernel that is built: see `harness.kernels.build.with_options`."""
+    return click.option(
+        "--config",
+        "config",
+        multiple=True,
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="Build with these options as well: a configuration fragment, such as CONFIG_KASAN=y.",
+    )(command)
+
+
 def resume_option(about: str, metavar: str = "DIR") -> Decorator:
     """--resume, with the directory that is gone on with."""
     return click.option("--resume", type=RunDirectory(exists=True), metavar=metavar, help=about)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from harness.cli.options import (
     OneOf,
     beside_resume,
     bounded,
+    config_option,
     is_typed,
     listed,
     named_here,
@@ -34,7 +34,7 @@ from harness.faults.results import Detection
 from harness.findings.repro import repro_context
 from harness.guests.machine import buildable, flavour_of
 from harness.host.text import named_few
-from harness.kernels.build import BuildFails, Flavour
+from harness.kernels.build import BuildFails, with_options
 from harness.kernels.commits import CommitTree, commit_tree
 from harness.model import bounds
 from harness.patches.nothing import write_nothing
@@ -62,7 +62,6 @@ from harness.workloads.load import absolute_word, select_workloads
 
 MINUTES = 10.0
 _RUNS_NONE = "the modes that are asked run none of the changed files: a pass is undecided"
-_OPTION = re.compile(r"(#.*)?|CONFIG_\w+=\S.*", re.ASCII)
 ASKING_SHARE, LOOKING_SHARE = 0.6, 0.75
 """Of the time: until it is asked which lines of a patch that has passed so far run, and until mistakes are
 planted in it.
@@ -78,10 +77,7 @@ planted in it.
 @click.option("--mbox", type=click.Path(exists=True, path_type=Path), metavar="FILE",
               help="Apply the patches of a mailbox to the base (default: HEAD), "
               "and ask about those.")  # fmt: skip
-@click.option("--config", "config", multiple=True, metavar="FILE",
-              type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="Build with these options as well: a configuration fragment, "
-              "such as CONFIG_KASAN=y.")  # fmt: skip
+@config_option
 @click.option("-c", "--mode", "modes", multiple=True, callback=listed, metavar="FS/MODE,...",
               help="Ask in these modes. Default: those whose code the patch changes. One whose drivers "
               "these kernels lack, such as ext4/ordered@vdo, needs --config with their options.")  # fmt: skip
@@ -138,7 +134,8 @@ def patch_command(tree: Path | None, commits: str, **given: Any) -> ExitCode:
     select_workloads(given["workloads"])  # refused before the tree is looked at
     begun = _begun(given, config) if given["resume"] else None
     machine, jobs = (begun.machine, begun.jobs) if begun else (given["machine"], given["jobs"])
-    with commit_tree(tree or Path(), machine, _flavour(machine, config), jobs, console.say) as kernels:
+    flavour = with_options(flavour_of(machine), config)
+    with commit_tree(tree or Path(), machine, flavour, jobs, console.say) as kernels:
         if begun:
             _need_commits(kernels, begun)
         try:
@@ -149,18 +146,6 @@ def patch_command(tree: Path | None, commits: str, **given: Any) -> ExitCode:
             return _show(plan)
         path = given["resume"].resolve() if begun else create(plan, given["out"])
         return _carry_out(plan, path, kernels, why=given["why"])
-
-
-def _flavour(machine: str, config: Sequence[str]) -> Flavour:
-    flavour = flavour_of(machine)
-    for path in config:
-        for number, line in enumerate(Path(path).read_text(errors="replace").splitlines(), 1):
-            if not _OPTION.fullmatch(line.strip()):
-                raise UsageError(
-                    f"{path}, line {number}: {line[:60]!r} sets no option of a kernel",
-                    "a line is CONFIG_KASAN=y, # CONFIG_KASAN is not set, or a comment",
-                )
-    return msgspec.structs.replace(flavour, fragments=(*flavour.fragments, *config))
 
 
 def _plan(kernels: CommitTree, commits: str, config: tuple[str, ...], given: dict[str, Any]) -> PatchPlan:

@@ -70,6 +70,7 @@ Release = tuple[int, int]
 UNKNOWN: Release = (0, 0)
 """Of a source that does not tell."""
 _ESSENTIAL = ("CONFIG_DM_LOG_WRITES", "CONFIG_VIRTIO_BLK")
+_OPTION = re.compile(r"(#.*)?|CONFIG_\w+=\S.*", re.ASCII)
 _NOT_SET = re.compile(r"# (CONFIG_\w+) is not set", re.ASCII)
 
 
@@ -126,6 +127,20 @@ class Built(msgspec.Struct, frozen=True):
     release: str
     key: str
     tree: str = ""
+
+
+def with_options(flavour: Flavour, config: Sequence[str]) -> Flavour:
+    """The flavour with these configuration fragments of the user's as well, given by absolute paths. Raises
+    UsageError for a line that sets no option.
+    """
+    for path in config:
+        for number, line in enumerate(Path(path).read_text(errors="replace").splitlines(), 1):
+            if not _OPTION.fullmatch(line.strip()):
+                raise UsageError(
+                    f"{path}, line {number}: {line[:60]!r} sets no option of a kernel",
+                    "a line is CONFIG_KASAN=y, # CONFIG_KASAN is not set, or a comment",
+                )
+    return msgspec.structs.replace(flavour, fragments=(*flavour.fragments, *config))
 
 
 def title_of(kernel: Kernel) -> str:

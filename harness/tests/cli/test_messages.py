@@ -27,7 +27,7 @@ from harness.guests.kernel_list import KernelRow
 from harness.host.console import SafeConsole
 from harness.host.progress import Lines, silent, telling
 from harness.host.text import near_or
-from harness.kernels.build import compiled
+from harness.kernels.build import Flavour, compiled
 from harness.kernels.find import Kernel
 from harness.kernels.packages import _not_offered
 from harness.kernels.pins import Pin, pins
@@ -363,6 +363,26 @@ def test_a_kernel_that_was_built_is_named_in_the_next_command() -> None:
     assert _next("linux-source-6.12", "uml", image).startswith("powercut run --kernel debian-6.12 ")
     own = _next("/home/me/linux", "uml", image)
     assert own.startswith("powercut run --machine uml --kernel '/cache/a b/vmlinux' ")
+    assert _next("linux-source-6.12", "uml", image, own=True) == own, "debian-6.12 is another kernel"
+
+
+def test_a_kernel_with_options_of_ones_own_is_asked_for_with_them(tmp_path: Path, monkeypatch: Any) -> None:
+    asked: list[str] = []
+
+    def build(source: str, machine: str, flavour: Flavour, *_: object) -> None:
+        asked.append(flavour.fragments[-1])
+        raise UsageError("not here", "")
+
+    monkeypatch.setattr("harness.cli.kernel.build", build)
+    file = tmp_path / "kasan.config"
+    file.write_text("CONFIG_KASAN=y\n")
+    refused("kernel", "build", "--config", str(file))
+    assert asked == [str(file)]
+    assert "leave out --config" in refused("kernel", "build", "--coverage", "--config", str(file))
+    file.write_text("CONFIG_KASAN=y\nCONFIG KASAN\n")
+    said = refused("kernel", "build", "--config", str(file))
+    assert "kasan.config, line 2: 'CONFIG KASAN' sets no option" in said
+    assert len(asked) == 1
 
 
 def test_what_a_run_would_do_ends_without_a_guests_command_line_unless_asked_for() -> None:
