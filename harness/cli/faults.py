@@ -38,8 +38,9 @@ from harness.faults.campaign import (
     other_campaign,
     test_set_of,
 )
-from harness.faults.catalogue import PlantedFault
+from harness.faults.catalogue import PlantedFault, faults, select_faults
 from harness.faults.results import DEFAULT_STATES, Campaign, FaultsPlan, kind_of
+from harness.filesystems.profiles import select_profiles
 from harness.guests.machine import buildable, flavour_of
 from harness.kernels.variants import SourceTree, kept_tree
 from harness.report.lines import resume_faults
@@ -120,7 +121,9 @@ def faults_command(names: tuple[str, ...], want_list: bool, no_action: bool, **g
         return _carry_out(begun, given["resume"].resolve())
     plan = _plan(names, given)
     if want_list:
-        return _list(chosen_faults(plan))
+        return _list(
+            select_faults(plan.names, [p.name for p in select_profiles(plan.modes)], faults().values())
+        )
     if no_action:
         return _show(plan)
     path = create(plan, given["out"])
@@ -171,7 +174,8 @@ def _list(chosen: list[PlantedFault]) -> ExitCode:
     for fault in chosen:
         known = " (equivalent)" if fault.equivalent else " (missed)" if fault.gap else ""
         console.say(f"{fault.name}{known}: {fault.summary}")
-        console.say(f"    {fault.places}; in {', '.join(fault.modes)}")
+        only = f"; only with --source {fault.source}" if fault.source else ""
+        console.say(f"    {fault.places}; in {', '.join(fault.modes)}{only}")
     return ExitCode.CONSISTENT
 
 

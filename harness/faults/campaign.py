@@ -75,10 +75,15 @@ class Kernels(Editable, Protocol):
 
 
 def chosen_faults(plan: FaultsPlan) -> list[PlantedFault]:
-    """The faults of a plan, each with the workloads that it is to run. Raises UsageError for a name that does
-    not exist.
+    """The faults of a plan, each with the workloads that it is to run. One that only another source package
+    has is left out, unless it is named. Raises UsageError then, and for a name that does not exist.
     """
-    chosen = select_faults(plan.names, [p.name for p in select_profiles(plan.modes)], faults().values())
+    fitting = [f for f in faults().values() if plan.names or f.source in ("", plan.source)]
+    chosen = select_faults(plan.names, [p.name for p in select_profiles(plan.modes)], fitting)
+    if other := next((f for f in chosen if f.source not in ("", plan.source)), None):
+        raise UsageError(
+            f"{other.name} is a fault in code that {plan.source} lacks", f"add --source {other.source}"
+        )
     if plan.workloads or plan.schedules:
         asked = [with_schedules(plan.workloads or list(f.asked_workloads), plan.schedules) for f in chosen]
         chosen = [msgspec.structs.replace(f, workloads=tuple(w)) for f, w in zip(chosen, asked, strict=True)]

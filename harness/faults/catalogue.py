@@ -22,10 +22,12 @@ class PlantedFault(Listed, frozen=True, kw_only=True):
     (`--again`), where that shows it. `imitates`: the commit that fixed or made such a fault; empty if it is
     invented. `equivalent`: the proof that no crash breaks a promise that the unmodified kernel keeps. `gap`:
     why Powercut is known to miss it. `one_cache`: of a fault below which there are several devices, why it
-    shows as if these shared one cache, too; the others are missed then (`make caches`).
+    shows as if these shared one cache, too; the others are missed then (`make caches`). `source`: the source
+    package that alone has the code; empty: that of a campaign that names none.
     """
 
     edits: tuple[Edit, ...]
+    source: str = ""
     workloads: tuple[str, ...] = ()
     disk: tuple[str, ...] = ()
     again: int = 0

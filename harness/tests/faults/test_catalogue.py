@@ -109,6 +109,19 @@ def test_workloads_that_are_named_replace_those_of_the_files() -> None:
         chosen_faults(FaultsPlan(machine="toy", workloads=["quik"]))
 
 
+def test_a_fault_in_code_that_one_source_alone_has_is_left_out_of_campaigns_on_others() -> None:
+    """`powercut faults` ended before it began: the edit found no place in 6.12."""
+    only = {name for name, fault in ALL.items() if fault.source == "linux-source-7.3"}
+    plan = FaultsPlan(machine="toy")
+    assert {"ntfs-fsync-no-flush", "ntfs-sync-no-flush"} <= only
+    assert set(names(chosen_faults(plan))) == set(ALL) - only
+    newer = FaultsPlan(machine="toy", source="linux-source-7.3", names=["ntfs-sync-no-flush"])
+    assert names(chosen_faults(newer)) == newer.names
+    with pytest.raises(UsageError, match=r"ntfs-sync-no-flush .* linux-source-6.12 lacks") as refused:
+        chosen_faults(FaultsPlan(machine="toy", names=newer.names))
+    assert refused.value.next_step == "add --source linux-source-7.3"
+
+
 def test_the_baseline_runs_every_case_of_every_fault() -> None:
     chosen = list(ALL.values())
     runs = baseline_runs(chosen)
