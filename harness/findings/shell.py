@@ -63,7 +63,8 @@ def _stored(op: Operation, letter: str) -> str:
     if OperationFlag.SYNC_RANGE in op.flags:
         start = op.offset // BLOCK_BYTES * BLOCK_BYTES
         msync = f" -c 'msync -s {start} {op.offset + op.length - start}'"
-    return f'xfs_io -c "mmap 0 $(stat -c %s {path})" {store}{msync} {path}'
+    mapped = op.offset + op.length if OperationFlag.PAST_END in op.flags else f"$(stat -c %s {path})"
+    return f'xfs_io -c "mmap 0 {mapped}" {store}{msync} {path}'
 
 
 def _written_back(op: Operation, _: str) -> str:

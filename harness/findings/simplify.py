@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from harness.findings.ddmin import ddmin
-from harness.model import BLOCK_BYTES, Operation, OperationKind
+from harness.model import BLOCK_BYTES, Operation, OperationFlag, OperationKind
 from harness.oracles.contract import Contract
 from harness.oracles.replay import fitting
 from harness.symptoms import paths_of
@@ -125,7 +125,7 @@ def _of_another_kind(op: Operation) -> Iterator[Operation]:
             yield replace(op, kind=K.RENAME)
         case K.MKFIFO | K.MKNOD:
             yield Operation(K.CREATE, op.path)
-        case K.MMAP_WRITE:
+        case K.MMAP_WRITE if OperationFlag.PAST_END not in op.flags:
             yield replace(op, kind=K.WRITE, flags=())
         case K.WRITE:
             yield Operation(K.APPEND, op.path, length=op.length, flags=op.flags)

@@ -73,6 +73,7 @@ class OperationFlag(enum.StrEnum):
     COLLAPSE_RANGE = "collapse-range"
     INSERT_RANGE = "insert-range"
     SYNC_RANGE = "sync-range"
+    PAST_END = "past-end"
     ASYNC = "async"
     LOGFLUSH = "logflush"
     NOLOGFLUSH = "nologflush"
@@ -168,12 +169,14 @@ class Operation:
     `length`: bytes; the new size of TRUNCATE; permission bits of CHMOD; of TOUCH, seconds since 1970.
     `offset` and `length` of CHOWN are user and group.
     `flags`: `sync`, `dsync`, `direct` of WRITE and APPEND; `keep-size`, `punch-hole`, `zero-range`,
-    `collapse-range`, `insert-range` of FALLOCATE; `sync` or `sync-range` of MMAP_WRITE; `async` of
-    SYNC_FILE_RANGE; `dsync` of EXCHANGE_RANGE; `logflush` or `nologflush` of SHUTDOWN. `argv`: the program
+    `collapse-range`, `insert-range` of FALLOCATE; `sync`, `sync-range` or `past-end` of MMAP_WRITE; `async`
+    of SYNC_FILE_RANGE; `dsync` of EXCHANGE_RANGE; `logflush` or `nologflush` of SHUTDOWN. `argv`: the program
     of RUN; of CRASH, one word: the crash state that it leaves (`@t34-2`), or a number that chooses one.
     MMAP_WRITE stores into a shared mapping, which cannot extend a file; with `sync`, msync(MS_SYNC) of the
-    whole file follows, with `sync-range`, of the pages that it stored into. TMPFILE: open(O_TMPFILE) in the
-    directory of `path`, write `length` bytes, linkat to `path`. MKNOD makes a character device, 1:3.
+    whole file follows, with `sync-range`, of the pages that it stored into; with `past-end`, all of it lies
+    behind the end of the file, in its last page, and never becomes a part of the file. TMPFILE:
+    open(O_TMPFILE) in the directory of `path`, write `length` bytes, linkat to `path`. MKNOD makes a
+    character device, 1:3.
     SYNC_FILE_RANGE writes the range's dirty pages and waits for them; with `async`, it only starts that.
     BEGIN_SYNC has another thread do sync(2), and does not wait for it; WRITE_BACK wakes the kernel's own
     threads that write what is dirty, as its timers do, and does not wait for them.

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from harness.model import Extent, ExtentKind, Position, Tree, TreeEntry, Violation
+from harness.model import Extent, ExtentKind, OperationFlag, Position, Tree, TreeEntry, Violation
 from harness.oracles.allowance import (
     ANYTHING,
     Allowance,
@@ -372,6 +372,10 @@ class _Subject:
             what, signature = _future(self.timeline, extent.value)
         elif self.file.has_held(origin_of(extent)):
             return None
+        elif owner is None and OperationFlag.PAST_END in self.timeline.operations[extent.value].flags:
+            oracle = "contents"
+            signature = "data stored past the end"
+            what = f"data that {name(extent.value)} stored past the end"
         elif owner is None:
             what = f"bytes marked as data of operation {extent.value}, which writes none"
             signature = "data of no write"

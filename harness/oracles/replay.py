@@ -310,6 +310,9 @@ def _mmap_write(m: Inodes, i: int, op: Operation) -> None:
     """
     inode = m.inode(op.path, "file")
     size = m.files[inode].size
+    if "past-end" in op.flags:
+        _stored_past_end(m, i, op)
+        return
     if op.offset + op.length > size:
         raise Misfit(f"{op.path} has {size} bytes, and a mapping cannot make it longer")
     ranged = "sync-range" in op.flags
@@ -320,6 +323,21 @@ def _mmap_write(m: Inodes, i: int, op: Operation) -> None:
         pages = blocks_of(op.offset, op.offset + op.length)
         start, end = pages.start * BLOCK_BYTES, pages.stop * BLOCK_BYTES
         m.happened(inode, FileEvent(i, EventKind.FLUSH, start, end, size, size))
+
+
+def _stored_past_end(m: Inodes, i: int, op: Operation) -> None:
+    """No part of the file, then or ever. [man] mmap(2), NOTES: what is stored into the last page past the end
+    of a file is not written out to it. [POSIX] ftruncate: the extended area shall appear as if it were
+    zero-filled. But the page is made writable, which allocates a block where the file has a hole.
+    """
+    inode = m.inode(op.path, "file")
+    size = m.files[inode].size
+    page = blocks_of(op.offset, op.offset + op.length)
+    if not (size <= op.offset and op.length and list(page) == list(blocks_of(size - 1, size))):
+        raise Misfit(f"{op.path} has {size} bytes: what lies past its end has to be in its last page of 4096")
+    if not m.nodes[inode].allocated.issuperset(page):
+        m.nodes[inode].allocated.update(page)
+        m.touch_written(i, inode)
 
 
 def _truncate(m: Inodes, i: int, op: Operation) -> None:

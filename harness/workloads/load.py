@@ -63,7 +63,7 @@ MAX_OPERATIONS = 0xFFFE  # a writer number has 16 bits, and 0xffff is poison (vm
 _FLAGS: Mapping[OperationKind, tuple[str, ...]] = {
     OperationKind.WRITE: ("sync", "dsync", "direct"),
     OperationKind.APPEND: ("sync", "dsync", "direct"),
-    OperationKind.MMAP_WRITE: ("sync", "sync-range"),
+    OperationKind.MMAP_WRITE: ("sync", "sync-range", "past-end"),
     OperationKind.SYNC_FILE_RANGE: ("async",),
     OperationKind.EXCHANGE_RANGE: ("dsync",),
     OperationKind.SHUTDOWN: ("logflush", "nologflush"),

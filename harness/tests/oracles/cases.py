@@ -336,16 +336,31 @@ class Writer:
         self.shifted.add(inode)
         return Operation(K.FALLOCATE, path, offset=offset, length=length, flags=(flag,))
 
+    def of_mapping(self, path: str, offset: int, length: int) -> Operation | None:
+        """A store into a mapping of a file that is not empty."""
+        if not (size := self.size(path)):
+            return None
+        offset = min(offset, size - 1)
+        flags = self.random.choice([(), ("sync",), ("sync-range",), ("past-end",)])
+        if "past-end" in flags:
+            return self.past_end(path, size)
+        return Operation(K.MMAP_WRITE, path, offset=offset, length=min(length, size - offset), flags=flags)
+
+    def past_end(self, path: str, size: int) -> Operation | None:
+        """A store behind the end, into the last page; None if the file ends with a page."""
+        left = -size % 4096
+        if not left:
+            return None
+        offset = self.random.randrange(left)
+        length = self.random.randrange(1, left - offset + 1)
+        return Operation(K.MMAP_WRITE, path, offset=size + offset, length=length, flags=("past-end",))
+
     def of_contents(self, kind: K, path: str) -> Operation | None:
         random = self.random
         length, offset = self.length(), random.choice([0, 0, 4, 100, 4096, 5000, 8192, 20000])
         flags: tuple[str, ...] = ()
         if kind is K.MMAP_WRITE:
-            if not (size := self.size(path)):
-                return None
-            offset = min(offset, size - 1)
-            flags = random.choice([(), ("sync",), ("sync-range",)])
-            return Operation(kind, path, offset=offset, length=min(length, size - offset), flags=flags)
+            return self.of_mapping(path, offset, length)
         if kind in (K.WRITE, K.APPEND):
             flags = random.choice([(), (), (), (), ("sync",), ("dsync",)])
         elif kind is K.FALLOCATE and random.random() < 0.5:

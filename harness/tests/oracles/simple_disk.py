@@ -234,6 +234,15 @@ class SimpleDisk:
     def do_mmap(self, index: int, op: Operation) -> Iterator[None]:
         """The page fault that makes a page writable takes its own handle; the store comes after it."""
         inode, at, end = self.find(op.path), op.offset, op.offset + op.length
+        if "past-end" in op.flags:
+            last = self.sizes[inode] - 1
+            self.write_chunk(
+                inode, last, bytes(self.page(inode, last // PAGE)[last % PAGE : last % PAGE + 1])
+            )
+            yield
+            if "past-end-kept" in self.bugs:
+                self.page(inode, last // PAGE)[at % PAGE : at % PAGE + op.length] = fill(index, at, op.length)
+            return
         while at < end:
             n = min(PAGE - at % PAGE, end - at)
             self.write_chunk(inode, at, bytes(self.page(inode, at // PAGE)[at % PAGE : at % PAGE + n]))

@@ -718,6 +718,23 @@ def test_a_planted_bug_is_found(mode: str, bug: str, seen_by: str) -> None:
     assert seen_by in found
 
 
+@pytest.mark.parametrize("later", ["truncate f 9000", "write f 8000 100", "append f 1"])
+@pytest.mark.parametrize("mode", ["ordered", "writeback", "each"])
+def test_what_is_stored_behind_the_end_never_becomes_a_part_of_the_file(mode: str, later: str) -> None:
+    """[POSIX] mmap, ftruncate. Chance makes it so rarely that the list above does not show it."""
+    texts = ["create f", "append f 5000", "mmap-write f 5000 3000 past-end", later, "sync", "create g"]
+    operations = [parse_operation(text) for text in texts]
+    for bugs in ([], ["past-end-kept"]):
+        found: set[str] = set()
+        for seed in range(20):
+            position, recovered = power_cut(KEPT[mode], operations, dice(seed), bugs)
+            one = Judge(KEPT[mode], history(operations), error_patterns=())
+            found |= oracles(one.judge(position, Outcome(tree=recovered, fsck=CLEAN)))
+        seen = set() if later.startswith("append") else {"contents"}
+        assert found & {"contents"} == (seen if bugs else set())
+        assert bugs or not found
+
+
 def test_a_name_that_comes_before_what_was_written_to_it_is_found() -> None:
     operations = [parse_operation("tmpfile f 12000"), parse_operation("tmpfile g 12000")]
 

@@ -481,6 +481,13 @@ def test_the_signature_is_the_same_at_other_crash_points() -> None:
         (["mkdir d", "rename d ."], ". has no other name"),
         (["mkdir d", "mkdir e", "create e/f", "rename d e"], "e cannot be replaced"),
         (["create f", "append f 10", "mmap-write f 8 4"], "f has 10 bytes"),
+        (["create f", "append f 10", "mmap-write f 9 4 past-end"], "f has 10 bytes: what lies past its end"),
+        (
+            ["create f", "append f 10", "mmap-write f 4090 10 past-end"],
+            "f has 10 bytes: what lies past its end",
+        ),
+        (["create f", "append f 4096", "mmap-write f 4096 1 past-end"], "has to be in its last page of 4096"),
+        (["create f", "mmap-write f 0 1 past-end"], "f has 0 bytes: what lies past its end"),
     ],
     ids=str,
 )

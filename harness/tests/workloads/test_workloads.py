@@ -38,7 +38,7 @@ OWNERS = st.integers(0, (1 << 32) - 2)
 K = OperationKind
 FLAGS = {
     K.WRITE: [(), ("sync",), ("direct", "dsync")],
-    K.MMAP_WRITE: [(), ("sync",), ("sync-range",)],
+    K.MMAP_WRITE: [(), ("sync",), ("sync-range",), ("past-end",)],
     K.FALLOCATE: [(), ("keep-size",), ("zero-range", "keep-size"), ("insert-range",)],
     K.SYNC_FILE_RANGE: [(), ("async",)],
 }

@@ -673,13 +673,14 @@ fn make_nameless(op: &Operation, path: &str, writer: u16) -> Result<(), Failed> 
 }
 
 /// Store the pattern into a shared mapping of the whole file; with `sync`, msync all of it, with `sync-range`
-/// the pages stored into.
+/// the pages stored into. With `past-end`, all of it is stored behind the end of the file, in its last page.
 fn write_mapped(op: &Operation, path: &str, writer: u16) -> Result<(), Failed> {
     const INVALID: Failed = (Call::Request, Errno::INVAL);
-    let sync_whole = match op.flags[..] {
-        [] => None,
-        [OperationFlag::Sync] => Some(true),
-        [OperationFlag::SyncRange] => Some(false),
+    let (sync_whole, past_end) = match op.flags[..] {
+        [] => (None, false),
+        [OperationFlag::Sync] => (Some(true), false),
+        [OperationFlag::SyncRange] => (Some(false), false),
+        [OperationFlag::PastEnd] => (None, true),
         _ => return Err(INVALID),
     };
     let file = open(path, OFlags::RDWR)?;
@@ -688,7 +689,14 @@ fn write_mapped(op: &Operation, path: &str, writer: u16) -> Result<(), Failed> {
         .st_size
         .unsigned_abs();
     let end = op.offset.checked_add(op.length).ok_or(INVALID)?;
-    if op.length == 0 || end > size {
+    // A mapping has whole pages: one that is not empty reaches to the end of the file's last page.
+    let mapped_bytes = size.next_multiple_of(PAGE_BYTES);
+    let fits = if past_end {
+        op.offset >= size && end <= mapped_bytes
+    } else {
+        end <= size
+    };
+    if op.length == 0 || !fits {
         return Err(INVALID);
     }
     let mut data = vec![0; op.length as usize];
@@ -698,7 +706,7 @@ fn write_mapped(op: &Operation, path: &str, writer: u16) -> Result<(), Failed> {
     let mapped = unsafe {
         mmap(
             ptr::null_mut(),
-            size as usize,
+            mapped_bytes as usize,
             protection,
             MapFlags::SHARED,
             &file,
@@ -706,7 +714,7 @@ fn write_mapped(op: &Operation, path: &str, writer: u16) -> Result<(), Failed> {
         )
         .map_err(of(Call::Mmap))?
     };
-    // SAFETY: `offset + length` lies within the `size` bytes mapped, and nobody shortens the file.
+    // SAFETY: `offset + length` lies within what is mapped, up to the file's last page, and nobody shortens the file.
     unsafe {
         ptr::copy_nonoverlapping(
             data.as_ptr(),
@@ -724,7 +732,7 @@ fn write_mapped(op: &Operation, path: &str, writer: u16) -> Result<(), Failed> {
         }
     });
     // SAFETY: nothing refers to the mapping any more.
-    unsafe { munmap(mapped, size as usize).map_err(of(Call::Munmap))? };
+    unsafe { munmap(mapped, mapped_bytes as usize).map_err(of(Call::Munmap))? };
     synced
 }
 

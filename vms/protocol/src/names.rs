@@ -93,6 +93,8 @@ words! {
         InsertRange,
         /// `mmap-write`: msync(2) of the pages written.
         SyncRange,
+        /// `mmap-write`: behind the end of the file, in its last page.
+        PastEnd,
         /// `sync-file-range`: SYNC_FILE_RANGE_WRITE alone.
         Async,
         /// `shutdown`: the log is written first, and nothing else.
