@@ -181,6 +181,25 @@ def test_what_a_daemon_does_not_sync_is_missed(
     assert found == fails
 
 
+def test_a_folder_is_read_with_its_key_and_its_names_are_not_on_the_disk(
+    uml_kernel: Path, tmp_path: Path
+) -> None:
+    """The kernel forgets the key with the unmount: without it, what fsync kept would be unreadable."""
+    need_program("xfs_io")
+    _, by_messages, recording = recorded(uml_kernel, "ext4/encrypt@encrypt", "append-fsync", tmp_path)
+    bare, layer = replace(recording.target, log=None, order=None), recording.target.layer
+    assert layer is not None
+    disk = tmp_path / "disk.img"
+    with Session(by_messages, tmp_path / "judge") as session:
+        (seen, judged), *_ = visited(session, recording, [recording.end.prefix])
+        code, told = session.change(
+            bare, layer.checking("touch /below/secret/telling-name /below/plain-name"), disk
+        )
+    assert (code, judged.violations, {*seen.tree} >= {"f", "g"}) == (0, (), True), told
+    on_disk = disk.read_bytes()
+    assert (b"plain-name" in on_disk, b"telling-name" in on_disk) == (True, False)
+
+
 @pytest.mark.parametrize("mode", ["ext4/ordered", "ext4/nobarrier"])
 def test_an_image_that_was_acknowledged_is_mounted_by_the_kernel(
     uml_kernel: Path, mode: str, tmp_path: Path
