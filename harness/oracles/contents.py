@@ -130,7 +130,8 @@ class ContentsJudge:
                     and extent.value >= position.begun
                     and not self._timeline.opaque
                 ):
-                    faults.append(_at_bytes("foreign", path, extent.start, extent.end, *self._future(extent)))
+                    told = _future(self._timeline, extent.value)
+                    faults.append(_at_bytes("foreign", path, extent.start, extent.end, *told))
         return tuple(_folded(faults))
 
     def _tree(self, j: int, position: Position, tree: Tree, thorough: bool) -> Iterator[Fault]:
@@ -207,8 +208,8 @@ class ContentsJudge:
         """What sizes the file may have, and nothing of its bytes."""
         return Allowance(*sizes(self._contract, file, counts), (), ())
 
-    def _future(self, extent: Extent) -> tuple[str, str]:
-        return _future(self._timeline, extent.value)
+
+NOBODY_WROTE = "bytes nobody wrote"
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +336,7 @@ class _Subject:
         cells = allowed.cells(start, end)
         if any(not _fits(extent, low, high, origins - {ZERO}) for low, high, origins in cells):
             found = f"zeros at the end of the file, whose size {size} only comes with the data of a write"
-            what, expected = f"{path}: zeros at the end", "data of that write"
+            what, expected = "zeros at the end", "data of that write"
             yield _at_bytes("contents", path, start, end, found, what, expected)
 
     def _first_point(self, size: int, durable: int) -> int:
@@ -411,7 +412,7 @@ class _Subject:
         found = f"bytes that nobody wrote ({data[:16].hex(' ')})"
         if len(data) <= 2:
             found = f"bytes that do not belong there ({data.hex(' ')}), too few to tell where they come from"
-        return _at_bytes("foreign", path, start, end, found, f"{path}: bytes nobody wrote")
+        return _at_bytes("foreign", path, start, end, found, NOBODY_WROTE)
 
     def _of_part(self, part: bytes, *, cut: bool) -> tuple[str, str] | None:
         """What a word may be of which these are the first bytes, unless it is this file's. `cut`: the file
@@ -444,7 +445,7 @@ class _Subject:
         kind = "mixed bytes" if found is None else f"data of operation {writer_of(found)}"
         kind = "zeros" if found == ZERO else kind
         text = f"{words}, where only {expected} can be"
-        return _at_bytes("contents", path, start, end, text, f"{path}: {kind} out of place", expected)
+        return _at_bytes("contents", path, start, end, text, f"{kind} out of place", expected)
 
     def _lost(self, start: int, end: int, origins: Origins, order: int, found: str) -> Violation | None:
         """Bytes that were acknowledged, whether by the whole file's persistence point or by one of its own,
@@ -455,14 +456,14 @@ class _Subject:
             point = self._first_promise(durable)
             promised = f"acknowledged by {self.timeline.describe(point)}"
             text = f"{found} instead of {self._origin(durable)}, {promised}"
-            signature = f"{path}: {_lost_of(durable)}{self.timeline.of_all(point)}"
+            signature = f"{_lost_of(durable)}{self.timeline.of_all(point)}"
             return _at_bytes("durability", path, start, end, text, signature, self._origin(durable))
         flush = self.file.flushed(self.counts.returned, start)
         if flush is None or order > self.file.before(flush):
             return None
         text = f"{found} instead of what was acknowledged by {self.timeline.describe(flush)}"
         promised = " or ".join(map(self._origin, sorted(origins)))
-        signature = f"{path}: {_lost_of(self._origin_at(start, self.file.before(flush + 1)))}"
+        signature = _lost_of(self._origin_at(start, self.file.before(flush + 1)))
         return _at_bytes("durability", path, start, end, text, signature, promised)
 
     def _first_promise(self, origin: int) -> int:
@@ -540,7 +541,12 @@ def _poison(extent: Extent) -> tuple[str, str]:
 
 
 def _future(timeline: ModelTimeline, index: int) -> tuple[str, str]:
-    known = f": `{timeline.operations[index]}`" if index < len(timeline.operations) else ""
+    """What is marked as data of an operation that had not begun. A word of garbage looks like one of the
+    pattern by chance; then it mostly names an operation that the workload does not have.
+    """
+    if index >= len(timeline.operations):
+        return f"bytes that nobody wrote (marked as data of operation {index})", NOBODY_WROTE
+    known = f": `{timeline.operations[index]}`"
     return f"data of operation {index}, which had not begun{known}", "data from the future"
 
 
@@ -559,7 +565,7 @@ def _at_bytes(
         summary=f"{path}: bytes {start} to {end} hold {found}",
         expected=expected,
         found=found,
-        signature=signature if signature.startswith(path) else f"{path}: {signature}",
+        signature=f"{path}: {signature}",
     )
 
 

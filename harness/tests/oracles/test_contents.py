@@ -917,3 +917,22 @@ def test_an_overwrite_commits_where_data_is_copied() -> None:
         assert judged(operations, tree(f, file("g")), contract).verdict is PASS
     assert judged(operations, tree(f), WRITEBACK).verdict is PASS
     assert oracles(judged(operations, tree(f), copied)) == {"durability"}
+
+
+def test_a_word_of_garbage_that_looks_like_the_pattern_is_data_of_no_operation_to_come() -> None:
+    """Old data of another key was said to be data of operation 39511, of a workload that has nine."""
+    operations = ["create f", "append f 4096", "append f 4096"]
+    garbage = only(of_f(operations, written(39511, 0, 4096), begun=2))
+    assert (garbage.oracle, garbage.signature) == ("foreign", "f: bytes nobody wrote")
+    assert "bytes that nobody wrote (marked as data of operation 39511)" in garbage.summary
+    early = only(of_f(operations, written(2, 0, 4096), begun=2))
+    assert (early.oracle, early.signature) == ("foreign", "f: data from the future")
+    assert "operation 2, which had not begun: `append f 4096`" in early.summary
+
+
+@pytest.mark.parametrize("name", ["d", "data"])
+def test_a_file_whose_name_begins_the_words_is_named_too(name: str) -> None:
+    """Of a file called `d` the finding was one of no file."""
+    operations = [f"create {name}", f"append {name} 4096", f"append {name} 4096"]
+    found = only(judged(operations, tree(file(name, written(2, 0, 4096))), ORDERED, 2))
+    assert found.signature == f"{name}: data from the future"
