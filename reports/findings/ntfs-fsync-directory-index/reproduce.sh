@@ -6,12 +6,14 @@
 # and the directory is synced. dm-log-writes logs a write once a later flush has made it durable, so its log up to the
 # moment at which that fsync returned is what the platter held if the disk lost its cache in that moment.
 #
+#   WHERE=root     in the root directory: names of 118 letters are made until its index takes a second block, beside a
+#                  file that was synced before, and the root directory is synced; the volume is then read-only
 #   CALL=both      control: fsync of the renamed file, which writes the index of its directory, and then of the directory
 #   FS=ntfs3       the other driver; FS=ext4: on ext4
 #
 # Needs root, loop devices, dm-log-writes and mkntfs. Prints BROKEN or KEPT; exits with 2 if it could not tell.
 set -eu
-CALL=${CALL:-directory} FS=${FS:-ntfs}
+CALL=${CALL:-directory} FS=${FS:-ntfs} WHERE=${WHERE:-below}
 NAME=cut-$$ DIR=$(mktemp -d)
 
 fail() {
@@ -108,18 +110,41 @@ disk_on
 # -i: by the driver, and not by mount.ntfs, which comes with ntfs-3g.
 mount -i -t "$FS" "/dev/mapper/$NAME" "$DIR/mnt" || fail "cannot mount $FS"
 
-mkdir "$DIR/mnt/d"
-for n in $(seq 40); do
-	echo "$n" >"$DIR/mnt/d/file-$n"
-done
-bytes N 10 >"$DIR/mnt/d/new"
-sync
-mark before
-mv "$DIR/mnt/d/new" "$DIR/mnt/d/boot"
-case $CALL in
-directory) sync "$DIR/mnt/d" ;;
-both) sync "$DIR/mnt/d/boot" "$DIR/mnt/d" ;;
-*) fail "CALL=$CALL: directory or both" ;;
+below() {
+	mkdir "$DIR/mnt/d"
+	for n in $(seq 40); do
+		echo "$n" >"$DIR/mnt/d/file-$n"
+	done
+	bytes N 10 >"$DIR/mnt/d/new"
+	sync
+	mark before
+	mv "$DIR/mnt/d/new" "$DIR/mnt/d/boot"
+	case $CALL in
+	directory) sync "$DIR/mnt/d" ;;
+	both) sync "$DIR/mnt/d/boot" "$DIR/mnt/d" ;;
+	*) fail "CALL=$CALL: directory or both" ;;
+	esac
+}
+
+root() {
+	bytes N 10 >"$DIR/mnt/kept"
+	sync
+	mark before
+	long=$(bytes l 1 | cut -c 1-115)
+	for n in $(seq 100 144); do
+		: >"$DIR/mnt/$long$n"
+	done
+	case $CALL in
+	directory) sync "$DIR/mnt" ;;
+	both) sync "$DIR/mnt/${long}144" "$DIR/mnt" ;;
+	*) fail "CALL=$CALL: directory or both" ;;
+	esac
+}
+
+case $WHERE in
+below) below ;;
+root) root ;;
+*) fail "WHERE=$WHERE: below or root" ;;
 esac
 mark returned
 # The power fails here. What follows in the log is of no account.
@@ -128,13 +153,24 @@ disk_off
 
 # --- what is left of it ----------------------------------------------------------------------
 
-echo "Linux $(uname -r), $FS. The log of writes, from the rename on:"
+case $WHERE in below) what="the rename" ;; root) what="the new names" ;; esac
+echo "Linux $(uname -r), $FS. The log of writes, from $what on:"
 walk show before | awk '{ print } /mark returned/ { seen = 1 } seen && ++n == 4 { exit }'
 cp --sparse=always "$DIR/base" "$DIR/after"
 walk replay returned
 mount -i -t "$FS" -o "loop,$options" "$DIR/after" "$DIR/mnt" || fail "the crashed $FS cannot be mounted"
-echo "Names: $(ls "$DIR/mnt/d" | grep -v '^file-' | tr '\n' ';')"
 bytes N 10 >"$DIR/wanted"
+if [ "$WHERE" = root ]; then
+	echo "Mounted with: $(awk -v d="$DIR/mnt" '$2 == d { print $4 }' /proc/mounts)"
+	echo "Names: $(ls "$DIR/mnt" 2>&1 | wc -l)"
+	if cmp "$DIR/wanted" "$DIR/mnt/kept" && : >"$DIR/mnt/more"; then
+		echo "KEPT: after the power cut, the file that was synced before is there, and the volume takes new files"
+	else
+		echo "BROKEN: fsync of the root directory returned, and after a power cut no name in it leads to anything"
+	fi
+	exit 0
+fi
+echo "Names: $(ls "$DIR/mnt/d" | grep -v '^file-' | tr '\n' ';')"
 if cmp -s "$DIR/wanted" "$DIR/mnt/d/boot"; then
 	echo "KEPT: after the power cut, boot holds what was renamed to it"
 elif [ -e "$DIR/mnt/d/new" ]; then
