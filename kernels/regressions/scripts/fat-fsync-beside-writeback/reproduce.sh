@@ -11,7 +11,7 @@
 #   CHANGE=append  the file grows, the default; rename: it gets another name; chmod: it becomes read-only
 #   WAIT=40        seconds from the change to fsync, the default; WAIT=0: control, the flusher was not there yet
 #   AGAIN=1        control: a touch of the file behind the flusher, before fsync
-#   FS=vfat        the default; FS=exfat, FS=ext4: controls
+#   FS=vfat        the default; FS=udf; FS=exfat, FS=ext4: controls
 #
 # Needs root and loop devices. Prints BROKEN or KEPT; exits with 2 if it could not tell.
 set -eu
@@ -39,8 +39,9 @@ modprobe -q -a loop "$FS" nls_cp437 nls_ascii nls_utf8 || : # may be there alrea
 case $FS in
 vfat) make="-F 32 -s 1" ;;
 exfat) make="-c 4096" ;;
+udf) make="--media-type=hd --blocksize=512" ;;
 ext4) make="-q -F -E lazy_itable_init=0,lazy_journal_init=0" ;;
-*) fail "FS=$FS: vfat, exfat or ext4" ;;
+*) fail "FS=$FS: vfat, udf, exfat or ext4" ;;
 esac
 
 four_kib() {
