@@ -532,6 +532,7 @@ def _findings() -> Lines:
 
 
 _LITMUS = "reports/examples/litmus"
+_LITMUS_OTHERS = "reports/examples/litmus-others"
 _GROUPS_OF_PATTERNS: Sequence[tuple[str, str, Callable[[Mapping[str, list[str]]], bool]]] = (
     (
         "Safe in every mode that was looked at, but for what is known",
@@ -552,9 +553,8 @@ _GROUPS_OF_PATTERNS: Sequence[tuple[str, str, Callable[[Mapping[str, list[str]]]
 
 
 def _litmus() -> Lines:
-    """The patterns of the litmus table, from its results."""
-    known = json.loads((ROOT / _LITMUS / "litmus.json").read_text())
-    columns, plan = known["columns"], known["plan"]
+    """The patterns of the litmus tables, from their results."""
+    known = _litmus_table(_LITMUS)
     yield from ("# What an application may rely on", "")
     yield from (f"{known['headline']}.", "")
     yield from (
@@ -564,15 +564,33 @@ def _litmus() -> Lines:
         "contract does not promise it. *No*: the contract does not promise it either; a document may, which",
         "the table says. A star: not every legal state was looked at. *Known*: against the contract, by a",
         "known bug, or by what the mode is known to lose (`nobarrier` sends no flush). The name of a file",
-        "system alone stands for all its modes in the table.",
+        "system alone stands for all its modes in the table. [Others](#other-file-systems) have a table of",
+        "their own.",
         "",
     )
-    kernels = ", ".join(dict.fromkeys(f"{c['kernel']} ({c['machine']})" for c in columns if c["kernel"]))
+    yield from _patterns(known, "##")
+    others = _litmus_table(_LITMUS_OTHERS)
+    yield from ("## Other file systems", "")
+    yield from (f"[A table of its own](../../{_LITMUS_OTHERS}/report.html): {others['headline']}.", "")
+    yield from _patterns(others, "###")
+    yield from _by_hand(DOCS / "results/litmus.md")
+
+
+def _litmus_table(folder: str) -> Mapping[str, typing.Any]:
+    """What `powercut litmus` left there for programs."""
+    table: Mapping[str, typing.Any] = json.loads((ROOT / folder / "litmus.json").read_text())
+    return table
+
+
+def _patterns(table: Mapping[str, typing.Any], level: str) -> Lines:
+    """What was asked for a table, what it lacks, and its questions in groups, each below a heading."""
+    columns, plan = table["columns"], table["plan"]
+    kernels = ", ".join(dict.fromkeys(f"{c['kernel']} ({c['machine']})" for c in columns if c["machine"]))
     minutes = round(sum(c["seconds"] for c in columns) / 60)
     yield from (f"{kernels}; {minutes} minutes in all, `powercut {' '.join(plan['argv'])}`.", "")
     if unseen := _not_looked_at(columns):
         yield from (f"Not looked at, so that nothing here is said of it: {'; '.join(unseen)}.", "")
-    rows = [(p, _standings(columns, p["name"])) for p in known["programs"]]
+    rows = [(p, _standings(columns, p["name"])) for p in table["programs"]]
     for title, about, belongs in _GROUPS_OF_PATTERNS:
         found = [
             (f"{p['summary']}. {p['question']['asks']} `{p['name']}`", *_modes_of(modes))
@@ -580,9 +598,8 @@ def _litmus() -> Lines:
             if belongs(modes)
         ]
         if found:
-            yield from (f"## {title}", "", about, "")
+            yield from (f"{level} {title}", "", about, "")
             yield from (*_table(("question", "always", "held", "no"), found), "")
-    yield from _by_hand(DOCS / "results/litmus.md")
 
 
 _BY_HAND = "<!-- By hand from here on: docs/generate.py keeps it. -->"
@@ -623,15 +640,16 @@ def _standings(columns: Sequence[Mapping[str, typing.Any]], program: str) -> dic
 
 def _by_filesystem(modes: Sequence[str], known: Sequence[str]) -> list[str]:
     """Modes as they stand in a cell: `ext4/journal on 6.12*`. Where each known mode of a file system is among
-    them, on one kernel or on all, the file system's name stands for them; a star of one is one of all.
+    them, on one kernel or on all, the file system's name stands for them; a star of one is one of all. A mode
+    on a stack (`ext4/ordered@overlay`) stands for itself.
     """
     parts = [(m.removesuffix("*").partition(" "), m[len(m.removesuffix("*")) :]) for m in modes]
     stars = {(mode, on): star for (mode, _, on), star in parts}
     found: dict[str, None] = {}
     for (mode, _, on), star in parts:
         filesystem = mode.partition("/")[0]
-        those = [(m, on) for m in known if m.startswith(f"{filesystem}/")]
-        if all(m in stars for m in those):
+        those = [(m, on) for m in known if m.startswith(f"{filesystem}/") and "@" not in m]
+        if "@" not in mode and all(m in stars for m in those):
             found[f"{filesystem} {on}".rstrip() + max(stars[m] for m in those)] = None
         else:
             found[f"{mode} {on}".rstrip() + star] = None

@@ -202,6 +202,7 @@ def test_a_file_system_stands_for_its_modes_where_each_of_them_answers_so() -> N
     assert named(["a/b*", "d/e"], known) == ["a/b*", "d"]
     assert named(["a/b on 6", "a/c on 6*", "d/e on 7"], known) == ["a on 6*", "d on 7"]
     assert named(["a/b on 6", "a/c on 7"], known) == ["a/b on 6", "a/c on 7"]
+    assert named(["a/b@c*", "a/b", "d/e on 7"], ["a/b", "a/b@c", "d/e"]) == ["a/b@c*", "a", "d on 7"]
 
 
 def test_what_was_written_by_hand_below_a_made_page_is_kept() -> None:
