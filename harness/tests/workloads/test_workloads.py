@@ -73,6 +73,8 @@ def operations(draw: st.DrawFn) -> Operation:
     if kind in (K.SETXATTR, K.REMOVEXATTR):
         value = draw(NAMES).encode() if kind is K.SETXATTR else b""
         return Operation(kind, path, name=draw(ATTRIBUTES), value=value)
+    if kind is K.CHATTR:
+        return Operation(kind, path, value=draw(st.sampled_from([b"+S", b"-S", b"+D", b"-F", b"+C"])))
     if kind is K.CHOWN:
         return Operation(kind, path, offset=draw(OWNERS), length=draw(OWNERS))
     target = draw(TARGETS[kind]) if kind in TARGETS else ""
